@@ -1,0 +1,41 @@
+# Every target makes its own .venv first; nothing is installed outside it.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench broker fmt clean
+
+help: ## Show what each target does
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("streamkit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11 <target>")'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "Python's venv module is missing. On Debian and Ubuntu: sudo apt-get install python3-venv"; exit 1; }
+	@echo "Making $(VENV) and installing what the project needs (once) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## Stream 336,776 flights through the bundled broker and check the totals
+	@$(BIN)/python -m samples.flights $(ARGS)
+
+test: $(STAMP) ## Run the tests; what this machine cannot run is skipped with a reason
+	@$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: $(STAMP) ## What CI runs: lint, types, import rules, tests, peers, the installed wheel
+	@.ci/check
+
+bench: $(STAMP) ## Measure throughput, CPU per message and latency, beside Apache's broker where Java is
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+broker: $(STAMP) ## Start a name server and a broker with their store in ./.streamkit
+	@$(BIN)/streamkit broker
+
+fmt: $(STAMP) ## Format and sort imports
+	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean: ## Remove the virtual environment, caches and the local store
+	rm -rf $(VENV) .streamkit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
