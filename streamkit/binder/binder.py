@@ -1,0 +1,266 @@
+"""The SPI: what a messaging system must do to carry an application's channels.
+
+This page is the manual for authors of binders.
+
+**Finding a binder.** A distribution declares an entry point in group ``streamkit.binders`` whose name is the
+binder's type and whose value is a module with two pluggy hooks (:mod:`streamkit.binder.plugin`)::
+
+    [project.entry-points."streamkit.binders"]
+    mymq = "my_package.plugin"
+
+The module is imported when a setting first names the type, so it should import its client lazily.
+
+**Life of a binder.** ``start`` connects; then ``capabilities`` is asked; then producers are bound, then
+consumers; at the end consumers are stopped, producers are stopped, and ``stop`` closes what ``start`` opened.
+All of it, and every callback, runs on the application's one event loop; a binder starts no loop of its own.
+``start`` or a ``bind_*`` that fails because the system is away raises
+:class:`~streamkit.errors.BinderUnavailable`: the framework tries again every
+``spring.cloud.stream.binding-retry-interval`` seconds. Any other exception ends the start of the application.
+Translate the client's exceptions with ``raise ... from``.
+
+**Delivering.** For each message the binder calls the :data:`Receiver` it was given, with the message as it
+came (payload ``bytes``, portable headers set, see :mod:`streamkit.messaging.headers`) and the number of times
+it was redelivered before. The receiver runs conversion, the attempts in process, the listener and the error
+channels, and returns a :class:`~streamkit.binder.settlement.Settlement`; it never raises but for
+cancellation. The binder carries the settlement out and decides nothing itself:
+
+* ``Accept``: the message's place in the group moves on;
+* ``Retry(after)``: deliver it again after ``after``, or after
+  :meth:`Delivery.redelivery_delay(redeliveries) <streamkit.binder.delivery.Delivery.redelivery_delay>`,
+  with ``redeliveries + 1``;
+* ``RejectMessage(reason, cause)``: keep it in the dead letter destination with
+  :func:`~streamkit.binder.dead_letter.cause_headers`. The limit of redeliveries is the receiver's business:
+  a message over it comes back as ``RejectMessage``, never as ``Retry``. Under broadcast nothing comes back
+  but ``Accept``: failures there are reported and dropped by the receiver.
+
+**Order and concurrency.** With ``delivery.ordered`` the binder calls the receiver for one message of a
+partition at a time and goes on only after the settlement is carried out; after a ``Retry`` the same message
+comes again first. Otherwise it may call the receiver for any number of messages at once: the ``concurrency``
+permits are inside the receiver, held only while a handler runs, so that a message waiting for its next
+attempt blocks nobody. A binder bounds what it has in flight by its own means (a flow-control window).
+
+**Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching at once, waits up to ``timeout`` seconds for
+calls in flight, carries out their settlements, commits and leaves the group; calls that are left are
+cancelled, their messages stay unsettled and are delivered again to whoever comes next.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, TypeAlias
+
+from streamkit.clock import Clock
+from streamkit.config.environment import Environment
+from streamkit.config.settings import ConsumerProperties, ProducerProperties
+from streamkit.messaging.message import Message
+
+from streamkit.binder.capabilities import Capability
+from streamkit.binder.delivery import (
+    ConsumerModel,
+    Delivery,
+    ExtendedConsumerProperties,
+    ExtendedProducerProperties,
+    ProducerModel,
+)
+from streamkit.binder.settlement import Settlement
+
+__all__ = [
+    "Binder",
+    "BinderContext",
+    "BindingState",
+    "ConsumerBinding",
+    "ConsumerDestination",
+    "Health",
+    "HealthStatus",
+    "ProducerBinding",
+    "ProducerDestination",
+    "Receiver",
+]
+
+Receiver: TypeAlias = Callable[[Message[bytes], int], Awaitable[Settlement]]
+"""Handles one delivered message: ``await receiver(message, redeliveries)`` returns what becomes of it."""
+
+
+class BindingState(Enum):
+    """Where a binding is in its life."""
+
+    STOPPED = "stopped"
+    RUNNING = "running"
+    PAUSED = "paused"
+
+
+class HealthStatus(Enum):
+    """Whether a binder can do its work now."""
+
+    UP = "UP"
+    DOWN = "DOWN"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A binder's answer to "are you well?", with details for people."""
+
+    status: HealthStatus
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDestination:
+    """What a consumer is bound to.
+
+    Attributes:
+        name: The destination: a topic.
+        group: The consumer group; ``None`` is an anonymous one: the member's own, not durable, and it gets
+            only messages sent from now on.
+        binding: The binding's name, for messages and logs.
+        properties: ``spring.cloud.stream.bindings.<binding>.consumer.*``.
+        extended: The binder's own settings of this binding, an instance of its ``consumer_properties``.
+        delivery: What ``extended`` means in portable terms.
+        instance_index: This process's number among ``instance_count`` instances.
+        instance_count: How many instances of the application run.
+    """
+
+    name: str
+    group: str | None
+    binding: str
+    properties: ConsumerProperties
+    extended: ExtendedConsumerProperties
+    delivery: Delivery
+    instance_index: int = 0
+    instance_count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDestination:
+    """What a producer is bound to; fields as in :class:`ConsumerDestination`."""
+
+    name: str
+    binding: str
+    properties: ProducerProperties
+    extended: ExtendedProducerProperties
+
+
+class ConsumerBinding(ABC):
+    """One consumer at work, as its binder returned it."""
+
+    @property
+    @abstractmethod
+    def state(self) -> BindingState:
+        """Running, paused or stopped."""
+
+    @abstractmethod
+    async def pause(self) -> None:
+        """Deliver nothing more until :meth:`resume`; the place in the group is kept.
+
+        Only called on binders with :attr:`Capability.PAUSE`.
+        """
+
+    @abstractmethod
+    async def resume(self) -> None:
+        """Go on delivering after :meth:`pause`."""
+
+    @abstractmethod
+    async def stop(self, timeout: float) -> None:
+        """End the consumer; calls in flight get ``timeout`` seconds. A second call does nothing."""
+
+
+class ProducerBinding(ABC):
+    """One open way to a destination, as its binder returned it."""
+
+    @property
+    def partition_count(self) -> int | None:
+        """How many partitions the destination has now, or ``None`` when the setting decides."""
+        return None
+
+    @abstractmethod
+    async def send(self, message: Message[bytes]) -> None:
+        """Send ``message``; return when the system has accepted it, as the binding's settings define that.
+
+        Raises:
+            BinderError: The system refused it or could not be reached; the cause is chained.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Finish what is being sent and close. A second call does nothing."""
+
+
+class Binder(ABC):
+    """A messaging system under one name of ``spring.cloud.stream.binders``.
+
+    Attributes:
+        type: The kind of system, the name of its entry point.
+        name: The name settings use for this instance; the type, if only one is configured.
+        consumer_properties: Model of the extended consumer settings.
+        producer_properties: Model of the extended producer settings.
+    """
+
+    type: ClassVar[str]
+    consumer_properties: ConsumerModel = ExtendedConsumerProperties
+    producer_properties: ProducerModel = ExtendedProducerProperties
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def extended_prefix(self) -> str:
+        """Where the extended properties of bindings stand: ``spring.cloud.stream.<type>``."""
+        return f"spring.cloud.stream.{self.type}"
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Connect. Afterwards :meth:`capabilities` is known and bindings can be made."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Close what :meth:`start` opened. Also called after a ``start`` that failed."""
+
+    @abstractmethod
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what this system can do; asked after :meth:`start`."""
+
+    @abstractmethod
+    async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
+        """Join the group and begin to deliver to ``receiver``.
+
+        When this returns, an anonymous or new group receives everything that is sent from now on.
+        """
+
+    @abstractmethod
+    async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
+        """Open the way to a destination; make it, if the binder's provisioning says so."""
+
+    def dead_letter_destination(self, destination: str, group: str) -> str | None:
+        """Return where rejected messages of ``group`` go, or ``None`` if they are lost."""
+        return None
+
+    async def health(self) -> Health:
+        """Return whether the system can be used now; never raises."""
+        return Health(HealthStatus.UNKNOWN)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+@dataclass(frozen=True, slots=True)
+class BinderContext:
+    """What a binder is made with.
+
+    Attributes:
+        environment: The settings this binder may see: the application's, with those of
+            ``spring.cloud.stream.binders.<name>.environment`` on top. ``environment.bind(prefix, model)``
+            reads the binder's own, such as ``spring.cloud.stream.mymq.binder``.
+        clock: Wall-clock time; never call ``time.time`` (tests run on a virtual clock).
+        application: The application's name, for client ids and logs.
+        extended_models: Returns the extended property models of any installed type, for a binder that
+            stands in for another.
+    """
+
+    environment: Environment
+    clock: Clock
+    application: str
+    extended_models: Callable[
+        [str], tuple[type[ExtendedConsumerProperties], type[ExtendedProducerProperties]]
+    ]

@@ -1,0 +1,44 @@
+"""The pluggy hooks by which a binder's package hands over its binder.
+
+A plugin module looks like this, with the client imported inside the hook::
+
+    from streamkit.binder.plugin import hookimpl
+
+    @hookimpl
+    def streamkit_create_binder(type, name, context):
+        if type == "mymq":
+            from my_package.binder import MyBinder
+            return MyBinder(name, context)
+
+    @hookimpl
+    def streamkit_extended_models(type):
+        if type == "mymq":
+            from my_package.properties import MyConsumerProperties, MyProducerProperties
+            return MyConsumerProperties, MyProducerProperties
+"""
+
+from typing import Final
+
+import pluggy
+
+from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.delivery import ConsumerModel, ProducerModel
+
+__all__ = ["PROJECT", "BinderHooks", "hookimpl", "hookspec"]
+
+PROJECT: Final = "streamkit"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class BinderHooks:
+    """What a plugin may implement; each hook answers for its own type and returns ``None`` for others."""
+
+    @hookspec(firstresult=True)
+    def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder | None:  # noqa: A002
+        """Return a binder of ``type`` called ``name``, not started yet."""
+
+    @hookspec(firstresult=True)
+    def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
+        """Return the models of ``type``'s extended consumer and producer properties."""
