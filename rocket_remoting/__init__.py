@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol: a codec without I/O, and transports beside it."""

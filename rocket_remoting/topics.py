@@ -1,0 +1,106 @@
+"""Names of topics and groups: which exist by definition, how a group's own topics are called, which are legal."""
+
+import re
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+REPLY_TOPIC_POSTFIX = "REPLY_TOPIC"
+
+AUTO_CREATE_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        TRACE_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)
+TOPICS_CLOSED_TO_CLIENTS = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)
+
+DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
+DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
+TOOLS_CONSUMER_GROUP = "TOOLS_CONSUMER"
+CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+TOPIC_MAX_LENGTH = 127
+GROUP_MAX_LENGTH = 255
+
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def retry_topic(group: str) -> str:
+    """The topic a group's failed messages wait in for their next delivery."""
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    """The topic a group's messages end in when they have failed too often."""
+    return DLQ_PREFIX + group
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether the topic belongs to a group's redeliveries."""
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether the topic is the broker's own."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    """Whether the consumer group is the broker's own."""
+    return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def validate_topic(topic: str) -> None:
+    """Return when the name is one Apache's clients and brokers accept.
+
+    Raises:
+        ValueError: It is not; the text says why.
+    """
+    _validate("topic", topic, TOPIC_MAX_LENGTH)
+
+
+def validate_group(group: str) -> None:
+    """Return when the name is one Apache's clients and brokers accept.
+
+    Raises:
+        ValueError: It is not; the text says why.
+    """
+    _validate("group", group, GROUP_MAX_LENGTH)
+
+
+def _validate(kind: str, name: str, max_length: int) -> None:
+    if not name.strip():
+        raise ValueError(f"the {kind} name is blank")
+    if len(name) > max_length:
+        raise ValueError(f"the {kind} name has {len(name)} characters, at most {max_length} are allowed: {name[:40]}…")
+    if not _LEGAL.fullmatch(name):
+        raise ValueError(f"the {kind} name {name!r} has a character outside a-z A-Z 0-9 _ - % |")
