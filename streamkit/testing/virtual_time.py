@@ -1,0 +1,200 @@
+"""Virtual time: an event loop whose clock jumps ahead whenever the loop would wait.
+
+Two hours of retries pass in milliseconds, in the same order as on a real clock, because everything in this
+project waits by the loop (``asyncio.sleep``, ``asyncio.timeout``, ``loop.call_at``) and stamps by an injected
+clock that follows it::
+
+    time = VirtualTime()
+    time.run(main(time.clock))
+
+Jobs in executors take real time and hold the clock until they are done. A job that calls back into the loop
+may be waiting for it, so such a job holds the clock only for a moment (:data:`CALLBACK_GRACE`). Real sockets
+are served when they are ready, but do not hold the clock: use in-memory transports.
+"""
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar
+
+__all__ = ["CALLBACK_GRACE", "DEFAULT_EPOCH_MS", "Stalled", "VirtualClock", "VirtualTime", "VirtualTimeLoop"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+DEFAULT_EPOCH_MS: Final = 1_700_000_000_000
+"""Wall-clock time at loop time 0: 14 November 2023, 22:13:20 UTC."""
+
+CALLBACK_GRACE: Final = 0.02
+"""Real seconds that a job which has called into the loop may hold the clock."""
+
+_PATIENCE: Final = 1.0
+
+
+class Stalled(RuntimeError):
+    """Nothing is scheduled and no job runs: the loop would wait for ever."""
+
+
+class _JumpingSelector(selectors.BaseSelector):
+    """Polls the real selector; when nothing is ready, asks the loop to let time pass instead."""
+
+    def __init__(self, real: selectors.BaseSelector) -> None:
+        self._real = real
+        self.idle: Callable[[float | None], float | None] = lambda timeout: timeout
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = self._real.select(0)
+        if ready or (timeout is not None and timeout <= 0):
+            return ready
+        wait = self.idle(timeout)
+        return [] if wait == 0 else self._real.select(wait)
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        return self._real.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        return self._real.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        return self._real.get_map()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop that starts at time 0 and jumps to its next timer when it would wait."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._holds = 0
+        self._job_threads: set[int] = set()
+        self._called_back: set[int] = set()
+        selector = _JumpingSelector(selectors.DefaultSelector())
+        super().__init__(selector)
+        selector.idle = self._let_time_pass
+        self._stalled_for = 0.0
+
+    def time(self) -> float:
+        """Return the virtual time in seconds."""
+        return self._now
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Stop the clock while the block runs; threads of your own need it."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+
+    def _let_time_pass(self, timeout: float | None) -> float | None:
+        """Return how long to wait for real: until a job calls, for a moment, or not at all."""
+        if self._holds > len(self._called_back):
+            return None
+        if self._called_back:
+            waited, self._stalled_for = self._stalled_for, self._stalled_for + CALLBACK_GRACE
+            if waited == 0.0 or timeout is None:
+                return CALLBACK_GRACE
+        elif timeout is None:
+            waited, self._stalled_for = self._stalled_for, self._stalled_for + _PATIENCE
+            if waited == 0.0:
+                return _PATIENCE
+            raise Stalled(f"nothing is scheduled and no job runs, but these tasks wait: {self._waiting()}")
+        self._stalled_for = 0.0
+        if timeout is not None:
+            self._now += timeout
+        return 0
+
+    def _waiting(self) -> str:
+        return ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self))) or "none"
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, **kwargs: Any
+    ) -> asyncio.Handle:
+        """Schedule ``callback`` from any thread, as asyncio does."""
+        self._stalled_for = 0.0
+        ident = threading.get_ident()
+        if ident in self._job_threads:
+            self._called_back.add(ident)
+        return super().call_soon_threadsafe(callback, *args, **kwargs)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """Run ``func`` in a thread; the clock stands still until it is done."""
+
+        def job() -> T:
+            ident = threading.get_ident()
+            self._job_threads.add(ident)
+            try:
+                return func(*args)
+            finally:
+                self._job_threads.discard(ident)
+                self._called_back.discard(ident)
+
+        future = super().run_in_executor(executor, job)
+        self._holds += 1
+        future.add_done_callback(self._job_done)
+        return future
+
+    def _job_done(self, _: asyncio.Future[Any]) -> None:
+        self._holds -= 1
+
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """Join the default executor's threads, however long that takes."""
+        with self.hold():
+            await super().shutdown_default_executor(*args)
+
+
+class VirtualClock:
+    """Wall-clock time that follows a loop: a fixed epoch plus the loop's time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, epoch_ms: int = DEFAULT_EPOCH_MS) -> None:
+        self._loop = loop
+        self._epoch_ms = epoch_ms
+
+    def now_ms(self) -> int:
+        """Return milliseconds since the epoch."""
+        return self._epoch_ms + round(self._loop.time() * 1000)
+
+
+class VirtualTime:
+    """A virtual-time loop with its clock; ``run`` may be called again and again until ``close``."""
+
+    def __init__(self, epoch_ms: int = DEFAULT_EPOCH_MS) -> None:
+        self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+        loop = self._runner.get_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        self.loop = loop
+        self.clock = VirtualClock(loop, epoch_ms)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run ``main`` to its end and return its result; time stands still between calls."""
+        return self._runner.run(main)
+
+    def advance(self, seconds: float) -> None:
+        """Let ``seconds`` of virtual time pass; everything due in them happens."""
+        self.run(asyncio.sleep(seconds))
+
+    def close(self) -> None:
+        """Cancel what is left and close the loop."""
+        self._runner.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
