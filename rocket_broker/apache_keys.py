@@ -1,0 +1,259 @@
+"""Apache's keys that this broker does not honour, and why.
+
+Every key of Apache RocketMQ 4.9.7 and 5.3.3 (BrokerConfig, BrokerIdentity, MessageStoreConfig,
+NettyServerConfig, NettyClientConfig, NamesrvConfig, and the tiered store's MessageStoreConfig) is a field in
+`rocket_broker.settings` or stands here: meaningless ones are accepted with a warning, refused ones may only
+have their harmless value.
+"""
+
+from rocket_broker.apache_settings import Refused
+
+__all__ = ["BROKER_MEANINGLESS", "BROKER_REFUSED", "NAME_SERVER_MEANINGLESS"]
+
+_BROKER = {
+    "messages go straight to the page cache": """
+        accessMessageInMemoryHotRatio cleanSwapedMapInterval commitCommitLogLeastPages
+        commitCommitLogThoroughInterval commitIntervalCommitLog commitLogForceSwapMapInterval
+        commitLogSwapMapInterval commitLogSwapMapReserveFileNum fastFailIfNoBufferInStorePool
+        flushCommitLogTimed flushLeastPagesWhenWarmMapedFile logicQueueForceSwapMapInterval
+        logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSwapEnable
+        putConsumeQueueDataByFileChannel readUnCommitted transientStorePoolEnable transientStorePoolSize
+        wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable
+    """,
+    "reads are always from the master": """
+        accessMessageInMemoryMaxRatio
+    """,
+    "these statistics are not kept": """
+        accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount
+        commercialBigCount commercialEnable commercialSizePerMsg commercialTimerCount commercialTransCount
+        diskFallRecorded enableDetailStat enableLmqStats enableScheduleMessageStats estimateAccumulation
+        isolateLogEnable maxStatsIdleTimeInMinutes metricGrpcExporterIntervalInMills
+        metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills metricsExporterType
+        metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+        metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort printChannelGroups
+        printChannelGroupsMinNum
+    """,
+    "one event loop serves all requests, there are no thread pools and queues": """
+        ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums
+        adminBrokerThreadPoolQueueCapacity asyncSendEnable batchDispatchRequestThreadPoolNums
+        brokerFastFailureEnable clientAsyncSemaphoreValue clientCallbackExecutorThreads
+        clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue
+        clientPooledByteBufAllocatorEnable clientWorkerThreads compactionThreadNum
+        consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity debugLockEnable
+        disableCallbackExecutor disableNettyWorkerGroup dispatchCqCacheNum dispatchCqThreads
+        dispatchFromSenderThread enableAsyncReput enableBuildConsumeQueueConcurrently
+        enableFastChannelEventProcess endTransactionPoolQueueCapacity endTransactionThreadPoolNums
+        heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode litePullMessageThreadPoolNums
+        litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
+        loadBalanceThreadPoolQueueCapacity maxAsyncPutMessageRequests osPageCacheBusyTimeOutMills
+        processReplyMessageThreadPoolNums pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+        putMessageFutureThreadPoolNums putMessageTimeout putThreadPoolQueueCapacity
+        queryMessageThreadPoolNums queryThreadPoolQueueCapacity recoverConcurrently recoverThreadPoolNums
+        replyThreadPoolQueueCapacity sampleCountThreshold sampleSteps sendMessageThreadPoolNums
+        sendThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
+        serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
+        serverSelectorThreads serverWorkerThreads spinLockCollisionRetreatOptimalDegree
+        timerGetMessageThreadNum timerPutMessageThreadNum topicQueueLockNum transferMsgByHeap useABSLock
+        useEpollNativeSelector useReentrantLockWhenPutMessage waitTimeMillsInAckQueue
+        waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
+        waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
+    """,
+    "replication is not built in, every broker is a master": """
+        allAckInSyncStateSet asyncLearner brokerElectionPriority brokerHeartbeatInterval brokerIP2
+        brokerNotActiveTimeoutMillis checkSyncStateSetPeriod cleanOfflineBrokerInterval
+        compatibleWithOldNameSrv controllerAddr controllerHeartBeatTimeoutMills dLegerGroup dLegerPeers
+        dLegerSelfId duplicationEnable enableAutoInSyncReplicas enableRemoteEscape enableSlaveActingMaster
+        fetchControllerAddrByDnsLookup forwardTimeout haFlowControlEnable haHousekeepingInterval
+        haListenPort haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
+        haSlaveFallbehindMax haTransferBatchSize inBrokerContainer inSyncReplicas lockInStrictMode
+        maxHaTransferByteInSecond maxSlaveResendLength minInSyncReplicas offsetCheckInSlave
+        preferredLeaderId replicasPerDiskPartition sendHeartbeatTimeoutMillis skipPreOnline slaveReadEnable
+        slaveTimeout storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile
+        syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile
+        syncMasterFlushOffsetWhenStartup totalReplicas
+    """,
+    "pop consumption (5.x) is not built in": """
+        allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync defaultMessageRequestMode
+        defaultPopShareQueueNum enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag
+        enablePopBatchAck enablePopBufferMerge enablePopLog enablePopMessageThreshold enableRetryTopicV2
+        enableSkipLongAwaitingAck initPopOffsetByCheckMsgInMem loadBalancePollNameServerInterval
+        maxPopPollingSize popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+        popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
+        popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
+        popLongPollingForceNotifyInterval popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
+        popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead recallMessageEnable
+        retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum
+        reviveScanTime serverLoadBalancerEnable skipWhenCKRePutReachMaxTimes
+    """,
+    "a topic's name has at most 127 characters": """
+        autoMessageVersionOnTopicLen maxTopicLength
+    """,
+    "filtering by property (SQL92) is not built in": """
+        bitMapLengthConsumeQueueExt enableCalcFilterBitMap enableConsumeQueueExt enablePropertyFilter
+        expectConsumerNumUseFilter filterDataCleanTimeSpan filterServerNums filterSupportRetry
+        mappedFileSizeConsumeQueueExt maxErrorRateOfBloomFilter maxFilterMessageSize
+    """,
+    "tables and queues are Apache's default files, not RocksDB": """
+        bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin configManagerVersion
+        enableRocksDBLog memTableFlushIntervalMs realTimePersistRocksDBConfig rocksdbCQDoubleWriteEnable
+        rocksdbCompressionType rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold
+        statRocksDBCQIntervalSec
+    """,
+    "subscriptions and their offsets are kept as 4.9 keeps them": """
+        broadcastOffsetExpireMaxSecond broadcastOffsetExpireSecond consumerFallbehindThreshold
+        consumerOffsetUpdateVersionStep delayOffsetUpdateVersionStep disableConsumeIfConsumerReadSlowly
+        enableBroadcastOffsetStore enableCleanExpiredOffset flushConsumerOffsetHistoryInterval
+        realTimeNotifyConsumerChange rejectPullConsumerEnable subscriptionExpiredTimeout
+        useServerSideResetOffset useStaticSubscription
+    """,
+    "the settings file is named by the option -c": """
+        brokerConfigPath
+    """,
+    "tiered storage (5.x) is not built in": """
+        cgColdReadThreshold coldCtrStrategyEnable coldDataFlowControlEnable coldDataScanEnable
+        commitLogRollingInterval commitLogRollingMinimumSize dataReadAheadEnable globalColdReadThreshold
+        objectStoreAccessKey objectStoreBucket objectStoreEndpoint objectStoreSecretKey readAheadCacheEnable
+        readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCountThreshold
+        readAheadMessageSizeThreshold recordGetMessageResult tieredBackendServiceProvider
+        tieredMetadataServiceProvider tieredStorageLevel tieredStoreCommitLogMaxSize
+        tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable tieredStoreDeleteFileEnable
+        tieredStoreDeleteFileInterval tieredStoreFilePath tieredStoreFileReservedTime tieredStoreGroupCommit
+        tieredStoreGroupCommitCount tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout
+        tieredStoreIndexFileMaxHashSlotNum tieredStoreIndexFileMaxIndexNum tieredStoreMaxGroupCommitCount
+        tieredStoreMaxPendingLimit usePIDColdCtrStrategy
+    """,
+    "the broker's own connections to name servers have no such option": """
+        channelNotActiveInterval clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout
+        clientSocketRcvBufSize clientSocketSndBufSize enableReconnectForGoAway
+        maxReconnectIntervalTimeSeconds scanAvailableNameSrv socksProxyConfig useTLS
+    """,
+    "consume queues and index are built with each append and checked at every start": """
+        checkCRCOnRecover correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
+        deleteConsumeQueueFilesInterval disappearTimeAfterStart enabledAppendPropCRC
+        flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushIntervalConsumeQueue
+        forceVerifyPropCRC maxChecksumRange maxConsumeQueueScan maxRecoveryCommitlogFiles messageIndexSafe
+        putMsgIndexHightWater recheckReputOffsetFromCq travelCqFileNumWhenGetMessage
+    """,
+    "files are not deleted by age or disk use": """
+        cleanFileForciblyEnable cleanResourceInterval clearRetryTopicWhenDeleteTopic
+        deleteCommitLogFilesInterval deleteFileBatchMax deleteWhen destroyMapedFileIntervalForcibly
+        diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio fileReservedTime
+        logicalDiskSpaceCleanForciblyThreshold maxBatchDeleteFilesNum redeleteHangedFileInterval
+    """,
+    "compacted and batch topics (5.x) are not built in": """
+        compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal enableBatchPush
+        enableCompaction mapperFileSizeBatchConsumeQueue maxOffsetMapSize searchBcqByCacheEnable
+    """,
+    "settings that need a restart refuse to change while the server runs": """
+        configBlackList
+    """,
+    "the system's groups always exist": """
+        enableCreateSysGroup
+    """,
+    "light message queues are not built in": """
+        enableLmq enableMultiDispatch maxLmqConsumeQueueNum
+    """,
+    "topics have no message type": """
+        enableMixedMessageType
+    """,
+    "the operating system chooses socket buffers and backlog": """
+        enableNetWorkFlowControl enableShutdownGracefully serverSocketBacklog serverSocketRcvBufSize
+        serverSocketSndBufSize shutdownWaitTimeSeconds writeBufferLowWaterMark
+    """,
+    "this is always on": """
+        enableRegisterProducer litePullMessageEnable
+    """,
+    "delayed messages are delivered as they come due": """
+        enableScheduleAsyncDeliver maxDelayTime scheduleAsyncDeliverMaxPendingLimit
+        scheduleAsyncDeliverMaxResendNum2Blocked
+    """,
+    "every registration carries all topics": """
+        enableSingleTopicRegister enableSplitRegistration splitRegistrationSize
+    """,
+    "name servers are given by namesrvAddr, not looked up": """
+        fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval
+        updateNameServerAddrPeriod
+    """,
+    "the timer wheel (5.x) is not built in; the delay levels are": """
+        mappedFileSizeTimerLog timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics
+        timerEnableRetryUntilSuccess timerFlushIntervalMs timerInterceptDelayLevel timerMaxDelaySec
+        timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs timerRollWindowSlot
+        timerSkipUnknownError timerStopEnqueue timerWheelEnable
+    """,
+    "a query by key is bounded by defaultQueryMaxNum": """
+        maxMsgsNumBatch
+    """,
+    "a pull gets as much from the disk as from memory, see maxTransferCountOnMessageInMemory": """
+        maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk pullBatchMaxMessageCount
+    """,
+    "the store takes no plugins": """
+        messageStorePlugIn
+    """,
+    "the commit log lives in one directory": """
+        readOnlyCommitLogStorePaths
+    """,
+    "transactional messages are not built in": """
+        rejectTransactionMessage transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
+        transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut
+    """,
+    "nothing is read from an installation directory": """
+        rocketmqHome
+    """,
+    "request-reply is not built in": """
+        storeReplyMessageEnable
+    """,
+    "system topics are always protected": """
+        validateSystemTopicWhenUpdateTopic
+    """,
+    "it is spelt with mapp since RocketMQ 4.6: mappedFileSizeCommitLog, mappedFileSizeConsumeQueue": """
+        mapedFileSizeCommitLog mapedFileSizeConsumeQueue
+    """,
+}
+
+_NAME_SERVER = {
+    "one event loop serves all requests, there are no thread pools and queues": """
+        clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity defaultThreadPoolNums
+        defaultThreadPoolQueueCapacity serverAsyncSemaphoreValue serverCallbackExecutorThreads
+        serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
+        serverSelectorThreads serverWorkerThreads unRegisterBrokerQueueCapacity useEpollNativeSelector
+    """,
+    "this environment switch belongs to its makers": """
+        clusterTest productEnvName
+    """,
+    "settings that need a restart refuse to change while the server runs": """
+        configBlackList
+    """,
+    "replication is not built in, every broker is a master": """
+        enableControllerInNamesrv notifyMinBrokerIdChanged supportActingMaster
+    """,
+    "the operating system chooses socket buffers and backlog": """
+        enableShutdownGracefully serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
+        shutdownWaitTimeSeconds writeBufferHighWaterMark writeBufferLowWaterMark
+    """,
+    "routes are answered from the start": """
+        needWaitForService waitSecondsForService
+    """,
+    "nothing is read from an installation directory": """
+        rocketmqHome
+    """,
+}
+
+
+def _by_key(groups: dict[str, str]) -> dict[str, str]:
+    return {key: reason for reason, keys in groups.items() for key in keys.split()}
+
+
+BROKER_MEANINGLESS = _by_key(_BROKER)
+"""Key of the broker -> why it does nothing here."""
+
+NAME_SERVER_MEANINGLESS = _by_key(_NAME_SERVER)
+"""Key of the name server -> why it does nothing here."""
+
+BROKER_REFUSED = {
+    "aclEnable": Refused("false", "access control is not built in, and ignoring this would let everybody in"),
+    "brokerRole": Refused("ASYNC_MASTER", "replication is not built in, every broker is a master"),
+    "enableDLegerCommitLog": Refused("false", "replication by DLedger is not built in"),
+    "enableControllerMode": Refused("false", "replication by a controller is not built in"),
+    "storeType": Refused("default", "the store is Apache's default file store"),
+}
+"""Key whose other values ask for something that must not be ignored."""

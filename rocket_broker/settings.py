@@ -1,0 +1,272 @@
+"""The settings of the broker and the name server: Apache's keys that mean something here.
+
+Defaults are those of Apache RocketMQ 4.9.7 unless a field says otherwise; keys that only 5.x has say so.
+"""
+
+# ruff: noqa: RUF009 - `setting` specifies a field, as dataclasses.field does
+
+import enum
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
+from rocket_broker.apache_settings import ApacheSettings, Refused, setting
+
+__all__ = ["MASTER_ID", "BrokerSettings", "FlushDiskType", "NameServerSettings"]
+
+MASTER_ID = 0
+"""The broker id of a master; there are only masters here."""
+
+_PORT = 65_535
+_INT = 2**31 - 1
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_DELAY_LEVELS = re.compile(r"[1-9][0-9]{0,8}[smhd]( [1-9][0-9]{0,8}[smhd])*")
+_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s;]+):[0-9]{1,5}")
+_ANY_HOST = ("0.0.0.0", "::", "")
+LOOPBACK = "127.0.0.1"
+
+
+class FlushDiskType(enum.Enum):
+    """When a sender gets its answer."""
+
+    ASYNC_FLUSH = "as soon as the message is in the page cache"
+    SYNC_FLUSH = "when the message is on the disk"
+
+
+def _name(value: str) -> str | None:
+    return None if _NAME.fullmatch(value) else "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
+
+
+def _addresses(value: str) -> str | None:
+    parts = [part.strip() for part in value.split(";") if part.strip()]
+    good = parts and all(_ADDRESS.fullmatch(part) and int(part.rpartition(":")[2]) <= _PORT for part in parts)
+    return (
+        None
+        if good or not value
+        else "host:port, several separated by ';', as 127.0.0.1:9876;192.168.0.1:9876"
+    )
+
+
+def _host(value: str) -> str | None:
+    return "a host name or an IP address" if re.search(r"[\s/;]", value) else None
+
+
+def _delay_levels(value: str) -> str | None:
+    return (
+        None if _DELAY_LEVELS.fullmatch(value) else "delays separated by single spaces, as '1s 5s 10m 2h 1d'"
+    )
+
+
+def _permission(value: int) -> str | None:
+    return None if value in (2, 4, 6) else "6 (read and write), 4 (read only) or 2 (write only)"
+
+
+def _master(value: int) -> str | None:
+    return None if value == MASTER_ID else "0: replication is not built in, every broker is a master"
+
+
+def _local_host_name() -> str:
+    """Return this machine's name in the characters a broker's name may have."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "-", socket.gethostname())[:127] or "broker-a"
+
+
+def _outward_address() -> str:
+    """Return the address this machine would use to talk to others; no packet is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("10.255.255.255", 1))
+        except OSError:
+            return LOOPBACK
+        return str(probe.getsockname()[0])
+
+
+def _split(addresses: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in addresses.split(";") if part.strip()))
+
+
+@dataclass
+class BrokerSettings(ApacheSettings):
+    """What a broker is told by ``broker.conf``, options and code."""
+
+    meaningless: ClassVar[Mapping[str, str]] = BROKER_MEANINGLESS
+    refused: ClassVar[Mapping[str, Refused]] = BROKER_REFUSED
+
+    # Who and where
+    broker_name: str = setting(
+        _local_host_name(), "Name of the broker in routes; default: the host's name.", check=_name, fixed=True
+    )
+    broker_cluster_name: str = setting(
+        "DefaultCluster", "Cluster the broker belongs to.", check=_name, fixed=True
+    )
+    broker_id: int = setting(MASTER_ID, "0: master.", check=_master, fixed=True)
+    listen_port: int = setting(
+        10911, "Port for clients; this port - 2 is served too. 0: any free port.", maximum=_PORT, fixed=True
+    )
+    bind_address: str = setting(
+        "", "Address to listen on (5.x); default: brokerIP1 if set, else loopback.", check=_host, fixed=True
+    )
+    broker_ip1: str = setting(
+        "",
+        "Address that clients are told; default: bindAddress, or this machine's when that is 0.0.0.0.",
+        key="brokerIP1",
+        check=_host,
+        fixed=True,
+    )
+    namesrv_addr: str = setting("", "Name servers to register with, separated by ';'.", check=_addresses)
+    region_id: str = setting("DefaultRegion", "Region in the answers to producers that trace.")
+    trace_on: bool = setting(True, "Tell clients that tracing is welcome.")
+
+    # Registration
+    register_name_server_period: int = setting(
+        30_000, "Milliseconds between registrations, held between 10 s and 60 s."
+    )
+    register_broker_timeout_mills: int = setting(
+        6_000, "Milliseconds a name server has for its answer.", minimum=1
+    )
+    compressed_register: bool = setting(False, "Send registrations compressed.")
+    force_register: bool = setting(
+        True, "Register each time; false: first ask whether the name server's data is old."
+    )
+    connect_timeout_millis: int = setting(3_000, "Milliseconds for a connection to a name server.", minimum=1)
+
+    # Topics and groups
+    broker_permission: int = setting(6, "6 read and write, 4 read, 2 write.", check=_permission)
+    default_topic_queue_nums: int = setting(8, "Most queues of a topic created by a send.", maximum=1024)
+    auto_create_topic_enable: bool = setting(True, "Create an unknown topic at the first send.")
+    auto_create_subscription_group: bool = setting(True, "Create an unknown consumer group when it appears.")
+    cluster_topic_enable: bool = setting(True, "The cluster's name is a topic to read and write.", fixed=True)
+    broker_topic_enable: bool = setting(True, "The broker's name is a topic to read and write.", fixed=True)
+    trace_topic_enable: bool = setting(False, "Make the trace topic at start.", fixed=True)
+    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", "The trace topic.", check=_name, fixed=True)
+
+    # Serving clients
+    notify_consumer_ids_changed_enable: bool = setting(True, "Tell a group's members when one comes or goes.")
+    long_polling_enable: bool = setting(True, "Hold a pull that finds nothing until a message arrives.")
+    short_polling_time_mills: int = setting(1_000, "Milliseconds a pull is held when long polling is off.")
+    channel_expired_timeout: int = setting(
+        120_000, "Milliseconds after which a silent client is forgotten (5.x).", minimum=1_000
+    )
+    start_accept_send_request_time_stamp: int = setting(0, "Refuse sends before this time, in ms since 1970.")
+    server_channel_max_idle_time_seconds: int = setting(
+        120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True
+    )
+    write_buffer_high_water_mark: int = setting(
+        0, "Unsent bytes at which a connection's requests are no longer read; 0: 64 MiB.", fixed=True
+    )
+    max_message_size: int = setting(
+        4 * 1024 * 1024, "Largest body in bytes.", minimum=1, maximum=_INT, fixed=True
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        4096, "Most messages in the answer to a pull; Apache's default is 32.", minimum=1
+    )
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        4 * 1024 * 1024, "Most bytes in the answer to a pull; Apache's default is 256 KiB.", minimum=1
+    )
+    default_query_max_num: int = setting(32, "Most messages a query by key may ask for.", minimum=1)
+
+    # Offsets and delays
+    flush_consumer_offset_interval: int = setting(
+        5_000, "Milliseconds between writes of consumerOffset.json.", minimum=1
+    )
+    flush_delay_offset_interval: int = setting(
+        10_000, "Milliseconds between writes of delayOffset.json.", minimum=1
+    )
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "Delay of each level from 1 on.",
+        check=_delay_levels,
+        fixed=True,
+    )
+
+    # Store
+    store_path_root_dir: Path = setting(Path.home() / "store", "Directory of the store.", fixed=True)
+    store_path_commit_log: Path | None = setting(
+        None, "Directory of the commit log; default: commitlog in the store.", fixed=True
+    )
+    mapped_file_size_commit_log: int = setting(
+        1024**3, "Bytes of a commit log file.", minimum=4096, maximum=_INT, fixed=True
+    )
+    mapped_file_size_consume_queue: int = setting(
+        300_000 * 20,
+        "Bytes of a consume queue file, 20 for each message.",
+        minimum=20,
+        maximum=_INT,
+        fixed=True,
+    )
+    flush_disk_type: FlushDiskType = setting(
+        FlushDiskType.ASYNC_FLUSH, "ASYNC_FLUSH or SYNC_FLUSH: when a sender gets its answer.", fixed=True
+    )
+    flush_interval_commit_log: int = setting(500, "Milliseconds between flushes.", minimum=1, fixed=True)
+    flush_commit_log_least_pages: int = setting(4, "Pages that make a flush worth it.", fixed=True)
+    flush_commit_log_thorough_interval: int = setting(
+        10_000, "Milliseconds after which even one page is flushed.", minimum=1, fixed=True
+    )
+    sync_flush_timeout: int = setting(
+        5_000, "Milliseconds a SYNC_FLUSH sender waits before FLUSH_DISK_TIMEOUT.", minimum=1, fixed=True
+    )
+    message_index_enable: bool = setting(True, "Build the index that queries by key use.", fixed=True)
+    max_hash_slot_num: int = setting(
+        5_000_000, "Hash slots of an index file.", minimum=1, maximum=2**26, fixed=True
+    )
+    max_index_num: int = setting(
+        20_000_000, "Entries of an index file.", minimum=2, maximum=2**27, fixed=True
+    )
+
+    @property
+    def name_servers(self) -> list[str]:
+        """The addresses in ``namesrvAddr``, each once."""
+        return _split(self.namesrv_addr)
+
+    @property
+    def listen_host(self) -> str:
+        """The address to bind: loopback, unless the settings ask to be known elsewhere."""
+        return self.bind_address or self.broker_ip1 or LOOPBACK
+
+    @property
+    def advertised_host(self) -> str:
+        """The host that routes name."""
+        if self.broker_ip1:
+            return self.broker_ip1
+        return _outward_address() if self.listen_host in _ANY_HOST else self.listen_host
+
+    @property
+    def config_dir(self) -> Path:
+        """Where ``topics.json`` and the other tables are."""
+        return self.store_path_root_dir / "config"
+
+
+@dataclass
+class NameServerSettings(ApacheSettings):
+    """What a name server is told by ``namesrv.conf``, options and code."""
+
+    meaningless: ClassVar[Mapping[str, str]] = NAME_SERVER_MEANINGLESS
+
+    listen_port: int = setting(
+        9876, "Port for brokers and clients. 0: any free port.", maximum=_PORT, fixed=True
+    )
+    bind_address: str = setting(LOOPBACK, "Address to listen on (5.x).", check=_host, fixed=True)
+    kv_config_path: Path = setting(
+        Path.home() / "namesrv" / "kvConfig.json", "File of the key-value configuration.", fixed=True
+    )
+    config_store_path: Path = setting(
+        Path.home() / "namesrv" / "namesrv.properties", "File a changed setting is written to.", fixed=True
+    )
+    order_message_enable: bool = setting(False, "Put orderTopicConf into routes.")
+    return_order_topic_config_to_broker: bool = setting(
+        True, "Tell registering brokers which topics are ordered (5.x)."
+    )
+    delete_topic_with_broker_registration: bool = setting(
+        False, "Forget a broker's topics that its registration no longer has (5.x)."
+    )
+    enable_all_topic_list: bool = setting(True, "Answer requests for the list of all topics (5.x).")
+    enable_topic_list: bool = setting(True, "Answer requests for lists of topics (5.x).")
+    scan_not_active_broker_interval: int = setting(
+        10_000, "Milliseconds between looks for brokers that fell silent.", minimum=1, fixed=True
+    )
+    server_channel_max_idle_time_seconds: int = setting(
+        120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True
+    )
