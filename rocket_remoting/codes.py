@@ -1,7 +1,7 @@
 """The numbers of RocketMQ's remoting protocol, under Apache's names.
 
-This module does no I/O. The lists are the union of Apache RocketMQ 4.9.7 and 5.3.3; a number that neither knows
-stays a plain ``int`` everywhere in this package.
+This module does no I/O. The lists are the union of Apache RocketMQ 4.9.7 and 5.3.3; a number that neither
+knows stays a plain ``int`` everywhere in this package.
 """
 
 from enum import IntEnum
@@ -287,7 +287,7 @@ def request_name(code: int) -> str:
 
 
 def response_name(code: int) -> str:
-    """The response code's name for people: ``TOPIC_NOT_EXIST (17)``, or the bare number when it is unknown."""
+    """The code's name for people: ``TOPIC_NOT_EXIST (17)``, or the bare number when it is unknown."""
     try:
         return f"{ResponseCode(code).name} ({code})"
     except ValueError:

@@ -41,7 +41,7 @@ class ConnectError(RemotingError):
         return type(self), (self.address, self.reason)
 
 
-class ConnectionLost(RemotingError):
+class ConnectionLost(RemotingError):  # noqa: N818 - a state, not a mistake
     """The connection to `address` ended before the answer came, or was closed when a request was made."""
 
     def __init__(self, address: str, reason: str = "connection closed") -> None:
@@ -53,8 +53,8 @@ class ConnectionLost(RemotingError):
         return type(self), (self.address, self.reason)
 
 
-class RequestTimeout(RemotingError):
-    """`address` did not answer `request_code` within `timeout` seconds; it may still have done what was asked."""
+class RequestTimeout(RemotingError):  # noqa: N818 - a state, not a mistake
+    """`address` did not answer `request_code` within `timeout` seconds; it may have acted all the same."""
 
     def __init__(self, address: str, request_code: int, timeout: float) -> None:
         super().__init__(f"{request_name(request_code)} to {address}: no answer within {timeout:g} s")
@@ -66,14 +66,16 @@ class RequestTimeout(RemotingError):
         return type(self), (self.address, self.request_code, self.timeout)
 
 
-class TooManyRequests(RemotingError):
+class TooManyRequests(RemotingError):  # noqa: N818 - a state, not a mistake
     """One connection has as many unanswered requests or unsent bytes as its limits allow."""
 
 
 class ResponseError(RemotingError):
     """`address` answered `request_code` with `code` (see `ResponseCode`) and `remark` instead of success."""
 
-    def __init__(self, code: int, remark: str | None = None, *, address: str = "", request_code: int = -1) -> None:
+    def __init__(
+        self, code: int, remark: str | None = None, *, address: str = "", request_code: int = -1
+    ) -> None:
         request = f"{request_name(request_code)} " if request_code >= 0 else ""
         place = f"to {address} " if address else ""
         super().__init__(f"{request}{place}answered {response_name(code)}: {remark or 'no remark'}")

@@ -21,7 +21,7 @@ def java_hash(text: str) -> int:
     else:
         units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
     head = len(units) % _CHUNK
-    value = sum(map(mul, units[:head], _POWERS[_CHUNK - head :]))
+    value: int = sum(map(mul, units[:head], _POWERS[_CHUNK - head :]))
     for start in range(head, len(units), _CHUNK):
         value = (value * _CHUNK_POWER + sum(map(mul, units[start : start + _CHUNK], _POWERS))) & 0xFFFFFFFF
     value &= 0xFFFFFFFF

@@ -2,12 +2,12 @@
 
 ::
 
-    message   bit 10–8            7            6            5            4          3–2           1           0
-              compression type    inner batch  need unwrap  store host   born host  transaction   multi tags  compressed
-              (0, 3 zlib,                                   is IPv6      is IPv6    0 none
-               1 lz4, 2 zstd)                                                       1 prepared
-                                                                                    2 commit
-                                                                                    3 rollback
+    message   bit 10–8          7        6        5          4          3–2          1         0
+              compression type  inner    need     store      born host  transaction  multi     compressed
+              0, 3 zlib         batch    unwrap   host is    is IPv6    0 none       tags
+              1 lz4                               IPv6                  1 prepared
+              2 zstd                                                    2 commit
+                                                                        3 rollback
 """
 
 COMPRESSED = 0x1

@@ -1,4 +1,4 @@
-"""Names of topics and groups: which exist by definition, how a group's own topics are called, which are legal."""
+"""Names of topics and groups: which exist by definition, what a group's own topics are called, what is legal."""
 
 import re
 
@@ -101,6 +101,8 @@ def _validate(kind: str, name: str, max_length: int) -> None:
     if not name.strip():
         raise ValueError(f"the {kind} name is blank")
     if len(name) > max_length:
-        raise ValueError(f"the {kind} name has {len(name)} characters, at most {max_length} are allowed: {name[:40]}…")
+        raise ValueError(
+            f"the {kind} name has {len(name)} characters, at most {max_length} are allowed: {name[:40]}…"
+        )
     if not _LEGAL.fullmatch(name):
         raise ValueError(f"the {kind} name {name!r} has a character outside a-z A-Z 0-9 _ - % |")
