@@ -1,0 +1,281 @@
+"""Channels: where messages are sent to, named after what flows through them.
+
+    DirectChannel             one of the subscribers gets the message, in the sender's own time
+    PublishSubscribeChannel   every subscriber gets it
+    QueueChannel              it is kept until somebody receives it
+
+Sending is written once, as a coroutine: `await channel.asend(message)` awaits it. `channel.send(message)`
+runs it in the caller's thread when every subscriber and interceptor is a plain function, else on the
+application's loop, through the channel's `portal`, and waits for it.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Protocol
+
+from streamkit.errors import BlockingSendError
+from streamkit.messaging.dispatcher import (
+    BroadcastingDispatcher,
+    LoadBalancingStrategy,
+    MessageDispatcher,
+    RoundRobin,
+    UnicastingDispatcher,
+)
+from streamkit.messaging.handler import Handler, drive
+from streamkit.messaging.interceptor import ChannelInterceptor, InterceptorChain
+from streamkit.messaging.message import Message
+from streamkit.messaging.portal import Portal
+
+
+class MessageChannel(Protocol):
+    """Takes messages."""
+
+    @property
+    def name(self) -> str:
+        """The name errors and settings know it by."""
+        ...
+
+    def send(self, message: Message[object], timeout: float | None = None) -> bool:
+        """True when the message was accepted, False when it was stopped or not within `timeout` seconds."""
+        ...
+
+    async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
+        """True when the message was accepted, False when it was stopped or not within `timeout` seconds."""
+        ...
+
+
+class InterceptableChannel(ABC):
+    """What all channels share: a name, interceptors, and the two ways to send.
+
+    Attributes:
+        name: The name errors and settings know it by.
+        portal: The way onto the application's loop, once there is one.
+    """
+
+    def __init__(self, name: str, *, portal: Portal | None = None) -> None:
+        self.name = name
+        self.portal = portal
+        self._chain = InterceptorChain()
+
+    @property
+    def interceptors(self) -> tuple[ChannelInterceptor, ...]:
+        """The interceptors, in the order their `pre_send` is called."""
+        return self._chain.interceptors
+
+    def add_interceptor(self, interceptor: ChannelInterceptor, index: int | None = None) -> None:
+        """After the call every message passes `interceptor`: the last one, or the one at `index`."""
+        interceptors = list(self.interceptors)
+        interceptors.insert(len(interceptors) if index is None else index, interceptor)
+        self._chain = InterceptorChain(interceptors)
+
+    def remove_interceptor(self, interceptor: ChannelInterceptor) -> bool:
+        """After the call no message passes `interceptor`; False when none did."""
+        kept = [i for i in self.interceptors if i is not interceptor]
+        removed = len(kept) < len(self.interceptors)
+        self._chain = InterceptorChain(kept)
+        return removed
+
+    @property
+    def is_synchronous(self) -> bool:
+        """True when `send` needs no loop: every subscriber and interceptor is a plain function."""
+        return self._chain.is_synchronous
+
+    def send(self, message: Message[object], timeout: float | None = None) -> bool:
+        """Sends from a thread that may block.
+
+        Args:
+            message: What to send.
+            timeout: Seconds; None or a negative number waits as long as it takes. Plain functions
+                cannot be interrupted: for them it has no effect.
+
+        Returns:
+            True when accepted; False when an interceptor stopped it, or it was not accepted in time.
+
+        Raises:
+            BlockingSendError: Some subscriber or interceptor is `async def`, and this thread runs their
+                loop, or no application runs.
+            MessagingError: The message could not be delivered.
+        """
+        if self.is_synchronous:
+            return drive(self._send(message, None))
+        portal = self._portal_for(message)
+        return portal.run(self._send(message, _none_if_indefinite(timeout)))
+
+    async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
+        """Sends from a coroutine.
+
+        Args:
+            message: What to send.
+            timeout: Seconds; None or a negative number waits as long as it takes.
+
+        Returns:
+            True when accepted; False when an interceptor stopped it, or it was not accepted in time.
+
+        Raises:
+            MessagingError: The message could not be delivered.
+        """
+        return await self._send(message, _none_if_indefinite(timeout))
+
+    def _send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
+        if self._chain:
+            return self._chain.send(message, self, self._do_send, timeout)
+        return self._do_send(message, timeout)
+
+    @abstractmethod
+    async def _do_send(self, message: Message[object], timeout: float | None) -> bool:
+        """Sends what the interceptors let through; False when that took longer than `timeout` seconds."""
+
+    def _portal_for(self, message: Message[object]) -> Portal:
+        if self.portal is None:
+            raise BlockingSendError(
+                f"Channel {self.name!r} has `async def` subscribers or interceptors, and no application runs "
+                "their loop: use `await channel.asend(message)`, or start the application first.",
+                message,
+            )
+        if running_loop() is self.portal.loop:
+            raise BlockingSendError(
+                f"channel.send on {self.name!r} would block the loop that has to run its subscribers: "
+                "use `await channel.asend(message)` here.",
+                message,
+            )
+        return self.portal
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+class SubscribableChannel(InterceptableChannel):
+    """A channel that hands each message to its subscribers."""
+
+    def __init__(
+        self,
+        name: str,
+        make_dispatcher: Callable[[Callable[[Coroutine[object, None, bool]], bool]], MessageDispatcher],
+        *,
+        portal: Portal | None = None,
+    ) -> None:
+        super().__init__(name, portal=portal)
+        self._dispatcher = make_dispatcher(self._run_on_loop)
+
+    @property
+    def subscribers(self) -> tuple[Handler, ...]:
+        """The handlers, in the order they are asked."""
+        return self._dispatcher.handlers
+
+    @property
+    def is_synchronous(self) -> bool:
+        """True when `send` needs no loop: every subscriber and interceptor is a plain function."""
+        return self._dispatcher.is_synchronous and self._chain.is_synchronous
+
+    def subscribe(self, handler: Handler) -> bool:
+        """After the call `handler` gets messages; False when it already did."""
+        return self._dispatcher.add_handler(handler)
+
+    def unsubscribe(self, handler: Handler) -> bool:
+        """After the call `handler` gets no new message; False when it never did."""
+        return self._dispatcher.remove_handler(handler)
+
+    def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
+        if timeout is None:
+            return self._dispatcher.dispatch(message)
+        return self._dispatch_within(timeout, message)
+
+    async def _dispatch_within(self, timeout: float, message: Message[object]) -> bool:
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await self._dispatcher.dispatch(message)
+        except TimeoutError:
+            if limit.expired():
+                return False
+            raise
+
+    def _run_on_loop(self, coroutine: Coroutine[object, None, bool]) -> bool:
+        if self.portal is None:
+            return asyncio.run(_awaited(coroutine))
+        return self.portal.run(coroutine)
+
+
+class DirectChannel(SubscribableChannel):
+    """Each message goes to one subscriber; the next one is tried when that fails."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        load_balancing: Callable[[], LoadBalancingStrategy] | None = RoundRobin,
+        failover: bool = True,
+        executor: Executor | None = None,
+        portal: Portal | None = None,
+    ) -> None:
+        """Makes a channel without subscribers.
+
+        Args:
+            name: The name errors and settings know it by.
+            load_balancing: Makes what chooses the subscriber to try first; None: always in their order.
+            failover: Whether the next subscriber is tried when one raises.
+            executor: Where subscribers run; `send` then only queues. None: where `send` does.
+            portal: The way onto the application's loop.
+        """
+        super().__init__(
+            name,
+            lambda run_on_loop: UnicastingDispatcher(
+                name,
+                load_balancing=None if load_balancing is None else load_balancing(),
+                failover=failover,
+                executor=executor,
+                run_on_loop=run_on_loop,
+            ),
+            portal=portal,
+        )
+
+
+class PublishSubscribeChannel(SubscribableChannel):
+    """Each message goes to every subscriber."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        require_subscribers: bool = False,
+        ignore_failures: bool = False,
+        executor: Executor | None = None,
+        portal: Portal | None = None,
+    ) -> None:
+        """Makes a channel without subscribers.
+
+        Args:
+            name: The name errors and settings know it by.
+            require_subscribers: Whether a message nobody hears is an error.
+            ignore_failures: Whether the other subscribers still get a message one of them failed with.
+            executor: Where subscribers run; `send` then only queues. None: where `send` does.
+            portal: The way onto the application's loop.
+        """
+        super().__init__(
+            name,
+            lambda run_on_loop: BroadcastingDispatcher(
+                name,
+                require_subscribers=require_subscribers,
+                ignore_failures=ignore_failures,
+                executor=executor,
+                run_on_loop=run_on_loop,
+            ),
+            portal=portal,
+        )
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop this thread is running, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _awaited(coroutine: Coroutine[object, None, bool]) -> bool:
+    return await coroutine
+
+
+def _none_if_indefinite(timeout: float | None) -> float | None:
+    return None if timeout is None or timeout < 0 else timeout

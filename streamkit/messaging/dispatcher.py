@@ -1,0 +1,284 @@
+"""Dispatchers: how one message sent to a channel reaches the channel's handlers.
+
+    UnicastingDispatcher      one handler gets it; the next one when that fails
+    BroadcastingDispatcher    every handler gets it
+
+Dispatching is a coroutine. When every handler is a plain function it never waits, so a channel can
+run it to its end in the sender's own thread (`streamkit.messaging.handler.drive`).
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from functools import partial
+from itertools import count
+from typing import Protocol, TypeAlias
+
+from streamkit.errors import (
+    AllHandlersFailed,
+    MessageDeliveryError,
+    MessageHandlingError,
+    MessagingError,
+    NoSubscriberError,
+    SettlementRequest,
+)
+from streamkit.messaging.handler import Handler, Subscription, drive, name_of
+from streamkit.messaging.message import Message
+
+log = logging.getLogger(__name__)
+
+Delivery: TypeAlias = Callable[[Message[object]], Coroutine[object, None, bool]]
+RunOnLoop: TypeAlias = Callable[[Coroutine[object, None, bool]], bool]
+
+
+class MessageDispatcher(ABC):
+    """Holds handlers and hands them messages."""
+
+    def __init__(
+        self, channel_name: str, executor: Executor | None = None, run_on_loop: RunOnLoop = drive
+    ) -> None:
+        """Makes a dispatcher without handlers.
+
+        Args:
+            channel_name: The channel it works for, named in errors.
+            executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
+            run_on_loop: How a thread of the executor runs `async def` handlers.
+        """
+        self.channel_name = channel_name
+        self._executor = executor
+        self._run_on_loop = run_on_loop
+        # Replaced as a whole, never changed in place: a dispatch under way keeps the one it started with.
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._any_async = False
+
+    @property
+    def handlers(self) -> tuple[Handler, ...]:
+        """The handlers, in the order they are asked."""
+        return tuple(subscription.handler for subscription in self._subscriptions)
+
+    @property
+    def is_synchronous(self) -> bool:
+        """True when `dispatch` never waits: it only queues, or every handler is a plain function."""
+        return not self._any_async or self._executor is not None
+
+    def add_handler(self, handler: Handler) -> bool:
+        """After the call `handler` gets messages; False when it already did."""
+        if handler in self.handlers:
+            return False
+        self._replace(sorted((*self._subscriptions, Subscription(handler)), key=_order))
+        return True
+
+    def remove_handler(self, handler: Handler) -> bool:
+        """After the call `handler` gets no new message; False when it never did."""
+        kept = [s for s in self._subscriptions if s.handler != handler]
+        removed = len(kept) < len(self._subscriptions)
+        self._replace(kept)
+        return removed
+
+    def _replace(self, subscriptions: Sequence[Subscription]) -> None:
+        self._subscriptions = tuple(subscriptions)
+        self._any_async = any(subscription.is_async for subscription in subscriptions)
+
+    @abstractmethod
+    async def dispatch(self, message: Message[object]) -> bool:
+        """Hands `message` over; True when it was taken, or queued for the executor.
+
+        Raises:
+            NoSubscriberError: There is no handler, and there has to be one.
+            MessagingError: It was not taken.
+        """
+
+    def _queue(self, executor: Executor, delivery: Delivery, message: Message[object]) -> None:
+        executor.submit(self._deliver_in_thread, delivery, message)
+
+    def _deliver_in_thread(self, delivery: Delivery, message: Message[object]) -> None:
+        run = self._run_on_loop if self._any_async else drive
+        try:
+            run(delivery(message))
+        except Exception:  # nobody waits for the outcome any more
+            log.exception("Channel %r could not deliver the queued %r", self.channel_name, message)
+
+    def _no_subscriber(self, message: Message[object]) -> NoSubscriberError:
+        return NoSubscriberError(
+            f"Dispatcher has no subscribers for channel {self.channel_name!r}. Subscribe a handler to it; "
+            "when it belongs to a binding, start the application before sending.",
+            message,
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(name_of(handler) for handler in self.handlers)
+        return f"{type(self).__name__}({self.channel_name!r}, handlers=[{names}])"
+
+
+class LoadBalancingStrategy(Protocol):
+    """Decides in which order the handlers are tried for one message."""
+
+    def order(self, subscriptions: Sequence[Subscription]) -> Sequence[Subscription]:
+        """All of `subscriptions`, the one to try first in front."""
+        ...
+
+
+class RoundRobin:
+    """Each message starts with the handler after the one the message before started with."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self) -> None:
+        self._turns = count()  # atomic under the GIL: senders may come from any thread
+
+    def order(self, subscriptions: Sequence[Subscription]) -> Sequence[Subscription]:
+        """All of `subscriptions`, turned by one more than for the message before."""
+        first = next(self._turns) % len(subscriptions)
+        return (*subscriptions[first:], *subscriptions[:first])
+
+
+class UnicastingDispatcher(MessageDispatcher):
+    """Gives each message to one handler.
+
+    Handlers are tried in turn until one succeeds. Which one is first is the load balancing's choice;
+    without load balancing it is always the one with the smallest order, then the first one added.
+    """
+
+    def __init__(
+        self,
+        channel_name: str,
+        *,
+        load_balancing: LoadBalancingStrategy | None = None,
+        failover: bool = True,
+        executor: Executor | None = None,
+        run_on_loop: RunOnLoop = drive,
+    ) -> None:
+        """Makes a dispatcher without handlers.
+
+        Args:
+            channel_name: The channel it works for, named in errors.
+            load_balancing: Chooses which handler is first; None: the order they have.
+            failover: Whether the next handler is tried when one raises.
+            executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
+            run_on_loop: How a thread of the executor runs `async def` handlers.
+        """
+        super().__init__(channel_name, executor, run_on_loop)
+        self._load_balancing = load_balancing
+        self._failover = failover
+
+    async def dispatch(self, message: Message[object]) -> bool:
+        """Hands `message` to one handler; True when one took it, or when it is queued for the executor.
+
+        Raises:
+            NoSubscriberError: There is no handler.
+            MessageHandlingError: The only handler tried raised.
+            AllHandlersFailed: Every handler raised.
+        """
+        if self._executor is None:
+            return await self._dispatch(message)
+        self._queue(self._executor, self._dispatch, message)
+        return True
+
+    async def _dispatch(self, message: Message[object]) -> bool:
+        failures: list[Exception] = []
+        for subscription in self._in_order(message):
+            try:
+                result = subscription.call(message)
+                if subscription.is_async:
+                    await result  # type: ignore[misc]  # is_async says that it is awaitable
+                return True  # we have a winner
+            except SettlementRequest:
+                raise  # the handler took the message and decided about it
+            except Exception as error:
+                failures.append(error)
+                if not self._failover:
+                    break
+        raise self._failure(message, failures)
+
+    def _in_order(self, message: Message[object]) -> Sequence[Subscription]:
+        subscriptions = self._subscriptions
+        if not subscriptions:
+            raise self._no_subscriber(message)
+        if self._load_balancing is None or len(subscriptions) == 1:
+            return subscriptions
+        return self._load_balancing.order(subscriptions)
+
+    def _failure(self, message: Message[object], failures: Sequence[Exception]) -> MessagingError:
+        if len(failures) == 1:
+            return handling_error(message, failures[0], self.channel_name)
+        reasons = "; ".join(f"{type(failure).__name__}: {failure}" for failure in failures)
+        return AllHandlersFailed(
+            f"All {len(failures)} handlers of channel {self.channel_name!r} failed: {reasons}",
+            message,
+            failures,
+        )
+
+
+class BroadcastingDispatcher(MessageDispatcher):
+    """Gives each message to every handler, one after the other.
+
+    With an executor each handler gets the message as a task of its own.
+    """
+
+    def __init__(
+        self,
+        channel_name: str,
+        *,
+        require_subscribers: bool = False,
+        ignore_failures: bool = False,
+        executor: Executor | None = None,
+        run_on_loop: RunOnLoop = drive,
+    ) -> None:
+        """Makes a dispatcher without handlers.
+
+        Args:
+            channel_name: The channel it works for, named in errors.
+            require_subscribers: Whether a message nobody hears is an error.
+            ignore_failures: Whether the other handlers still get a message one of them failed with.
+            executor: Where handlers run; `dispatch` then only queues. None: where `dispatch` does.
+            run_on_loop: How a thread of the executor runs `async def` handlers.
+        """
+        super().__init__(channel_name, executor, run_on_loop)
+        self._require_subscribers = require_subscribers
+        self._ignore_failures = ignore_failures
+
+    async def dispatch(self, message: Message[object]) -> bool:
+        """Hands `message` to every handler; True, also when there is none and none is required.
+
+        Raises:
+            NoSubscriberError: There is no handler, and there has to be one.
+            MessageHandlingError: A handler raised, and failures are not ignored.
+        """
+        if self._require_subscribers and not self._subscriptions:
+            raise self._no_subscriber(message)
+        for subscription in self._subscriptions:
+            if self._executor is None:
+                await self._deliver(subscription, message)
+            else:
+                self._queue(self._executor, partial(self._deliver, subscription), message)
+        return True
+
+    async def _deliver(self, subscription: Subscription, message: Message[object]) -> bool:
+        try:
+            result = subscription.call(message)
+            if subscription.is_async:
+                await result  # type: ignore[misc]  # is_async says that it is awaitable
+        except SettlementRequest:
+            raise
+        except Exception as error:
+            if not self._ignore_failures:
+                raise handling_error(message, error, self.channel_name) from error
+            log.warning("Handler %r of channel %r failed", subscription, self.channel_name, exc_info=True)
+        return True
+
+
+def handling_error(message: Message[object], error: Exception, channel_name: str) -> MessagingError:
+    """`error` as the sender sees it: itself when it tells its message, else the cause of one that does."""
+    if isinstance(error, MessagingError) and error.failed_message is not None:
+        return error
+    text = f"Channel {channel_name!r} could not deliver the message: {type(error).__name__}: {error}"
+    wrapper = MessageDeliveryError if isinstance(error, MessagingError) else MessageHandlingError
+    wrapped = wrapper(text, message)
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _order(subscription: Subscription) -> tuple[bool, int]:
+    """Handlers that state an order come first, by it; `sorted` leaves the others as they were added."""
+    return (subscription.order is None, subscription.order or 0)

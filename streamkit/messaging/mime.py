@@ -1,0 +1,95 @@
+"""Content types as RFC 2045 writes them: `application/json;charset=utf-8`."""
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Self
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_TYPE = re.compile(rf"\s*({_TOKEN})\s*/\s*({_TOKEN})\s*")
+_PARAMETER = re.compile(rf';\s*({_TOKEN})\s*=\s*("(?:[^"\\]|\\.)*"|{_TOKEN})\s*')
+
+
+@dataclass(frozen=True, slots=True)
+class MimeType:
+    """A content type; `*` stands for any type or subtype, `*+json` for any subtype so suffixed."""
+
+    type: str
+    subtype: str
+    parameters: dict[str, str] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def parse(cls, text: str) -> "MimeType":
+        """The content type `text` spells.
+
+        Raises:
+            ValueError: It spells none.
+        """
+        return _parse(text)
+
+    @property
+    def essence(self) -> str:
+        """Type and subtype, without the parameters."""
+        return f"{self.type}/{self.subtype}"
+
+    @property
+    def suffix(self) -> str | None:
+        """`json` of `application/vnd.order+json`, else None."""
+        _, plus, suffix = self.subtype.rpartition("+")
+        return suffix if plus else None
+
+    @property
+    def charset(self) -> str:
+        """The charset parameter, else `utf-8`."""
+        return self.parameters.get("charset", "utf-8")
+
+    @property
+    def is_json(self) -> bool:
+        """True for `application/json` and everything suffixed `+json`."""
+        return self.subtype == "json" or self.suffix == "json"
+
+    @property
+    def is_text(self) -> bool:
+        """True for `text/…`."""
+        return self.type == "text"
+
+    def includes(self, other: Self) -> bool:
+        """True when `other` is this content type or falls under its wildcard; parameters do not count."""
+        if self.type not in ("*", other.type):
+            return False
+        if self.subtype in ("*", other.subtype):
+            return True
+        return self.subtype.startswith("*+") and other.suffix == self.subtype[2:]
+
+    def __str__(self) -> str:
+        return ";".join(
+            (self.essence, *(f"{name}={_quoted(value)}" for name, value in self.parameters.items()))
+        )
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> MimeType:
+    found = _TYPE.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no content type: expected type/subtype, such as application/json")
+    parameters = {}
+    end = found.end()
+    while end < len(text):
+        parameter = _PARAMETER.match(text, end)
+        if parameter is None:
+            raise ValueError(
+                f"{text!r} is no content type: {text[end:]!r} is no parameter, such as ;charset=utf-8"
+            )
+        name, value = parameter.groups()
+        parameters[name.lower()] = re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value
+        end = parameter.end()
+    return MimeType(found[1].lower(), found[2].lower(), parameters)
+
+
+def _quoted(value: str) -> str:
+    return value if re.fullmatch(_TOKEN, value) else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
+APPLICATION_JSON = MimeType("application", "json")
+APPLICATION_OCTET_STREAM = MimeType("application", "octet-stream")
+TEXT_PLAIN = MimeType("text", "plain")
