@@ -1,0 +1,177 @@
+"""A real Apache RocketMQ, name server and broker, on free loopback ports with a store of its own.
+
+Both run in one JVM (`java/streamkit/peer/ApacheServer.java`) that ends when the pipe to it closes, so
+nothing survives the test run, however that ends.
+"""
+
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from tests.peer.artifacts import class_path, program
+from tests.peer.java_process import JavaProcess, java_options, write_logback
+
+START_ATTEMPTS = 3
+
+# Small files, no pauses because of a slow disk, names that the tests rely on.
+BROKER_CONF = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerName": "broker-a",
+    "brokerId": "0",
+    "brokerIP1": "127.0.0.1",
+    "brokerIP2": "127.0.0.1",
+    "autoCreateTopicEnable": "true",
+    "autoCreateSubscriptionGroup": "true",
+    "enablePropertyFilter": "true",
+    "mappedFileSizeCommitLog": "67108864",
+    "maxHashSlotNum": "50000",
+    "maxIndexNum": "200000",
+    "waitTimeMillsInSendQueue": "10000",
+    "osPageCacheBusyTimeOutMills": "10000",
+    "brokerFastFailureEnable": "false",
+}
+
+
+class ApacheBroker:
+    """Apache's name server and broker, running after construction until `stop`.
+
+    Attributes:
+        version: Apache's version, "4.9.7" or "5.3.3".
+        name_server: The name server's `host:port`.
+        address: The broker's `host:port`; it listens two ports below as well (VIP channel).
+        store: The broker's store directory (`storePathRootDir`).
+    """
+
+    def __init__(
+        self,
+        version: str,
+        *,
+        settings: Mapping[str, str] | None = None,
+        store: Path | None = None,
+        name_server: str | None = None,
+        broker_port: int | None = None,
+    ) -> None:
+        """Start both and return when the broker is registered.
+
+        Args:
+            settings: Further `broker.conf` lines.
+            store: A store directory that outlives the broker; by default a temporary one.
+            name_server: Where the broker registers instead (a recording proxy); by default its own.
+            broker_port: The broker's port, to come back on it after a stop; by default a free one.
+        """
+        self.version = version
+        self._settings = {**BROKER_CONF, **(settings or {})}
+        self._registers_at = name_server
+        self._home = Path(tempfile.mkdtemp(prefix=f"apache-{version}-"))
+        self.store = store or self._home / "store"
+        self._process = self._start(broker_port)
+
+    def __repr__(self) -> str:
+        """Name the version and the addresses."""
+        return f"ApacheBroker({self.version!r}, name_server={self.name_server!r}, address={self.address!r})"
+
+    def __enter__(self) -> "ApacheBroker":
+        """Return itself, already running."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it: in order when its store stays, at once when nobody will read it."""
+        if self.store.is_relative_to(self._home):
+            self.kill()
+        else:
+            self.stop()
+
+    def stop_name_server(self) -> None:
+        """Stop the name server; the broker goes on without it."""
+        self._process.write("stop namesrv")
+        self._process.await_line("STOPPED namesrv", timeout=20)
+
+    def stop(self) -> None:
+        """Shut both down in order, as their scripts do; takes Apache some ten seconds."""
+        self._process.stop(timeout=30)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def kill(self) -> None:
+        """Kill both at once, as `kill -9` does; a store given by the caller stays as it is."""
+        self._process.kill()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _start(self, broker_port: int | None) -> JavaProcess:
+        attempts = START_ATTEMPTS
+        while True:
+            ports = free_ports(broker_port)
+            process = self._launch(*ports)
+            try:
+                process.await_line("READY", timeout=90)
+            except (TimeoutError, subprocess.SubprocessError):
+                process.kill()
+                attempts -= 1
+                # Between looking for free ports and taking them somebody else may have.
+                if not attempts:
+                    raise
+            else:
+                return process
+
+    def _launch(self, name_server_port: int, broker_port: int) -> JavaProcess:
+        self.name_server = f"127.0.0.1:{name_server_port}"
+        self.address = f"127.0.0.1:{broker_port}"
+        name_server_conf = {
+            "listenPort": str(name_server_port),
+            "kvConfigPath": str(self._home / "kvConfig.json"),
+            "orderMessageEnable": "true",
+        }
+        broker_conf = {
+            "listenPort": str(broker_port),
+            "namesrvAddr": self._registers_at or self.name_server,
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            **self._settings,
+        }
+        write_logback(self._home, self.version)
+        return JavaProcess(
+            [
+                program("java"),
+                *java_options(self._home, heap="512m"),
+                f"-Drmq.logback.configurationFile={self._home}/conf/rmq.broker.logback.xml",
+                "-XX:MaxDirectMemorySize=512m",
+                "-cp",
+                f"{self._home}/conf:{class_path(self.version)}",
+                "streamkit.peer.ApacheServer",
+                _write_conf(self._home / "namesrv.conf", name_server_conf),
+                _write_conf(self._home / "broker.conf", broker_conf),
+            ],
+            log=self._home / "server.log",
+        )
+
+
+def free_ports(broker_port: int | None = None) -> tuple[int, int]:
+    """Return a port for a name server and one for a broker whose neighbours −2 and +1 are free too.
+
+    They lie below the range from which the system serves outgoing connections.
+    """
+    for _ in range(200):
+        broker = broker_port or random.randrange(20_000, 32_000)
+        name_server = random.randrange(20_000, 32_000)
+        with ExitStack() as stack:
+            try:
+                for port in (name_server, broker, broker - 2, broker + 1):
+                    taken = stack.enter_context(socket.socket())
+                    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    taken.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return name_server, broker
+    raise OSError("no free ports for a name server and a broker")
+
+
+def _write_conf(path: Path, lines: Mapping[str, str]) -> str:
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return str(path)

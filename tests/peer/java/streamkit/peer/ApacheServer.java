@@ -1,0 +1,56 @@
+package streamkit.peer;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.broker.BrokerController;
+import org.apache.rocketmq.broker.BrokerStartup;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.namesrv.NamesrvStartup;
+
+/**
+ * Apache's name server and broker in one process.
+ *
+ * <p>It prints READY once the broker is registered and lives until its standard input ends, so it never
+ * outlives the test run that started it. The line "stop namesrv" stops the name server alone.
+ */
+public final class ApacheServer {
+    private ApacheServer() {}
+
+    /** Arguments: the name server's configuration file, the broker's. */
+    public static void main(String[] args) throws Exception {
+        NamesrvController nameServer = NamesrvStartup.main0(new String[] {"-c", args[0]});
+        BrokerController broker =
+                BrokerStartup.start(BrokerStartup.createBrokerController(new String[] {"-c", args[1]}));
+        awaitRegistration(nameServer, broker);
+        System.out.println("READY");
+
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        boolean served = true;
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            if (line.equals("stop namesrv")) {
+                NamesrvStartup.shutdown(nameServer);
+                served = false;
+                System.out.println("STOPPED namesrv");
+            }
+        }
+        BrokerStartup.shutdown(broker);
+        if (served) {
+            NamesrvStartup.shutdown(nameServer);
+        }
+        // Both shut down in order above; their own shutdown hooks would do it again.
+        Runtime.getRuntime().halt(0);
+    }
+
+    /**
+     * A 5.x broker registers at its start only if it has connected to the name server by then, which it
+     * mostly has not, and next 10 s later.
+     */
+    private static void awaitRegistration(NamesrvController nameServer, BrokerController broker)
+            throws InterruptedException {
+        while (nameServer.getRouteInfoManager().pickupTopicRouteData("TBW102") == null) {
+            broker.registerBrokerAll(true, false, true);
+            Thread.sleep(20);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+"""Apache's own Java client, driven from Python: `JavaClient` is one JVM, with any number of producers and consumers.
+
+The JVM runs `java/streamkit/peer/PeerClient.java`, which tells how commands and events look on the pipe.
+"""
+
+import base64
+import itertools
+import json
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+from tests.peer.artifacts import class_path, program
+from tests.peer.java_process import JavaProcess, java_options, write_logback
+
+Json = dict[str, Any]
+SendMode = Literal["sync", "async", "oneway", "batch", "selector", "queue"]
+
+
+class JavaError(Exception):
+    """The Java client raised: the text is its exception's, `type` the class and `code` the response code."""
+
+    def __init__(self, text: str, type_: str, code: int) -> None:
+        """Keep what Java told."""
+        super().__init__(f"{type_}: {text}")
+        self.type = type_
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class JavaMessage:
+    """A message as Java's listener saw it, once for each delivery."""
+
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: str | None
+    flag: int
+    properties: dict[str, str]
+    queue: int
+    offset: int
+    reconsume_times: int
+    id: str
+    offset_id: str | None
+    broker: str | None
+    failed: bool
+    raw: Json = field(repr=False)
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode()
+
+    @classmethod
+    def read(cls, raw: Json) -> "JavaMessage":
+        """Return the message that an event or a query result describes."""
+        return cls(
+            topic=raw["topic"],
+            body=base64.b64decode(raw["body"]),
+            tags=raw.get("tags"),
+            keys=raw.get("keys"),
+            flag=raw["flag"],
+            properties=raw["properties"],
+            queue=raw["queue"],
+            offset=raw["offset"],
+            reconsume_times=raw["reconsumeTimes"],
+            id=raw["id"],
+            offset_id=raw.get("offsetId"),
+            broker=raw.get("broker"),
+            failed=raw.get("failed", False),
+            raw=raw,
+        )
+
+
+class JavaClient:
+    """A JVM with Apache's client of one version, running until `stop`."""
+
+    def __init__(self, version: str, *, serialize: Literal["JSON", "ROCKETMQ"] = "JSON") -> None:
+        """Start the JVM.
+
+        Args:
+            version: Apache's version.
+            serialize: How the client encodes command headers.
+        """
+        self.version = version
+        self._home = Path(tempfile.mkdtemp(prefix=f"java-client-{version}-"))
+        self._answers: dict[int, Future[Any]] = {}
+        self._consumers: dict[str, JavaConsumer] = {}
+        self._numbers = itertools.count(1)
+        write_logback(self._home, version)
+        self._process = JavaProcess(
+            [
+                program("java"),
+                *java_options(self._home, heap="256m"),
+                f"-Drmq.logback.configurationFile={self._home}/conf/rmq.tools.logback.xml",
+                f"-Drocketmq.serialize.type={serialize}",
+                "-cp",
+                f"{self._home}/conf:{class_path(version)}",
+                "streamkit.peer.PeerClient",
+            ],
+            log=self._home / "client.log",
+            on_line=self._on_line,
+        )
+        self._process.await_line("READY", timeout=60)
+
+    def __repr__(self) -> str:
+        """Name the version."""
+        return f"JavaClient({self.version!r})"
+
+    def __enter__(self) -> "JavaClient":
+        """Return itself, already running."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop it."""
+        self.stop()
+
+    def producer(self, name_server: str, **options: object) -> "JavaProducer":
+        """Start a producer; options are those of `Producers.start`."""
+        name = f"producer-{next(self._numbers)}"
+        self.call("startProducer", name=name, nameServer=name_server, **options)
+        return JavaProducer(self, name)
+
+    def consumer(
+        self, name_server: str, group: str, topics: Mapping[str, str] | str, **options: object
+    ) -> "JavaConsumer":
+        """Start a push consumer; options are those of `Consumers.start`.
+
+        Args:
+            topics: Topic to subscription expression; a text stands for all of one topic.
+        """
+        name = f"consumer-{next(self._numbers)}"
+        consumer = self._consumers[name] = JavaConsumer(self, name)
+        subscriptions = {topics: "*"} if isinstance(topics, str) else dict(topics)
+        self.call(
+            "startConsumer", name=name, nameServer=name_server, group=group, topics=subscriptions, **options
+        )
+        return consumer
+
+    def mqadmin(self, name_server: str, *arguments: str) -> str:
+        """Run one command of Apache's mqadmin and return what it printed."""
+        printed: str = self.call("admin", arguments=[*arguments, "-n", name_server])
+        return printed
+
+    def call(self, do: str, *, within: float = 60.0, **arguments: object) -> Any:
+        """Run one command and return its result.
+
+        Raises:
+            JavaError: The Java client raised.
+        """
+        number = next(self._numbers)
+        answer = self._answers[number] = Future()
+        self._process.write(json.dumps({"id": number, "do": do, **arguments}))
+        try:
+            return answer.result(within)
+        except TimeoutError:
+            raise TimeoutError(f"Java did not answer {do} in {within} s:\n{self._process.tail()}") from None
+
+    def stop(self) -> None:
+        """End the JVM with all its producers and consumers."""
+        self._process.stop(timeout=10)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def _on_line(self, line: str) -> None:
+        if not line.startswith("{"):
+            return
+        told: Json = json.loads(line)
+        if "event" in told:
+            self._consumers[told["consumer"]].add(JavaMessage.read(told))
+            return
+        answer = self._answers.pop(told["id"])
+        if "error" in told:
+            answer.set_exception(JavaError(told["error"], told["type"], told["code"]))
+        else:
+            answer.set_result(told.get("result"))
+
+
+class JavaProducer:
+    """A running DefaultMQProducer."""
+
+    def __init__(self, client: JavaClient, name: str) -> None:
+        """Name one that runs; see `JavaClient.producer`."""
+        self._client = client
+        self.name = name
+
+    def __enter__(self) -> "JavaProducer":
+        """Return itself, already running."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Shut it down."""
+        self.stop()
+
+    def send(
+        self, topic: str, *bodies: str | bytes, mode: SendMode = "sync", queue: int = 0, **fields: object
+    ) -> list[Json]:
+        """Send one message for each body, with the same fields: tags, keys, delayLevel, flag, properties."""
+        messages = [{"body": base64.b64encode(_bytes(body)).decode(), **fields} for body in bodies]
+        return self._send(topic, messages, mode=mode, queue=queue)
+
+    def send_by_key(self, topic: str, pairs: Sequence[tuple[str, str]]) -> list[Json]:
+        """Send (key, body) pairs, each to the queue that the hash of its key selects."""
+        messages = [{"body": base64.b64encode(body.encode()).decode()} for _, body in pairs]
+        return self._send(topic, messages, mode="selector", selectorKeys=[key for key, _ in pairs])
+
+    def offsets(self, topic: str, queue: int = 0, timestamp: int | None = None) -> dict[str, int]:
+        """Return the broker's min, max, earliest store time and, for a timestamp, searched offset of a queue."""
+        result: dict[str, int] = self._client.call(
+            "offsets", name=self.name, topic=topic, queue=queue, timestamp=timestamp
+        )
+        return result
+
+    def query(self, topic: str, key: str) -> list[JavaMessage]:
+        """Return the messages of a topic with that key."""
+        found = self._client.call("query", name=self.name, topic=topic, key=key)
+        return [JavaMessage.read(raw) for raw in found]
+
+    def view(self, topic: str, message_id: str) -> JavaMessage:
+        """Return the message with that offset id or unique id."""
+        return JavaMessage.read(self._client.call("view", name=self.name, topic=topic, messageId=message_id))
+
+    def stop(self) -> None:
+        """Shut it down."""
+        self._client.call("stopProducer", name=self.name)
+
+    def _send(self, topic: str, messages: Sequence[Json], **how: object) -> list[Json]:
+        sent: list[Json] = self._client.call("send", name=self.name, topic=topic, messages=messages, **how)
+        return sent
+
+
+class JavaConsumer:
+    """A running DefaultMQPushConsumer and all it received."""
+
+    def __init__(self, client: JavaClient, name: str) -> None:
+        """Name one that runs; see `JavaClient.consumer`."""
+        self._client = client
+        self.name = name
+        self._received: list[JavaMessage] = []
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> "JavaConsumer":
+        """Return itself, already running."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Shut it down."""
+        self.stop()
+
+    @property
+    def received(self) -> list[JavaMessage]:
+        """All deliveries so far, in the order the listener saw them."""
+        with self._changed:
+            return list(self._received)
+
+    def take(self, count: int, timeout: float = 20.0) -> list[JavaMessage]:
+        """Wait for `count` deliveries in all and return them.
+
+        Raises:
+            TimeoutError: Fewer came in time; the text tells which.
+        """
+        self.wait_for(lambda: len(self._received) >= count, timeout, f"{count} deliveries")
+        return self.received
+
+    def wait_for(self, true: Callable[[], bool], timeout: float = 20.0, what: str = "it") -> None:
+        """Wait until `true()`, looked at on each delivery."""
+        with self._changed:
+            if not self._changed.wait_for(true, timeout):
+                came = [
+                    f"{m.text[:40]!r} (queue {m.queue}, redelivery {m.reconsume_times})"
+                    for m in self._received
+                ]
+                raise TimeoutError(f"waited {timeout} s for {what}; came {len(came)}: {', '.join(came[:20])}")
+
+    def assigned(self, topic: str | None = None) -> list[int]:
+        """Return the ids of the queues it has now, of one topic or of all."""
+        queues = self._client.call("assigned", name=self.name)
+        return sorted(queue["queue"] for queue in queues if topic is None or queue["topic"] == topic)
+
+    def stop(self) -> None:
+        """Shut it down: its offsets are committed and the group's others take over."""
+        self._client.call("stopConsumer", name=self.name)
+
+    def add(self, message: JavaMessage) -> None:
+        """Note one delivery."""
+        with self._changed:
+            self._received.append(message)
+            self._changed.notify_all()
+
+
+def _bytes(body: str | bytes) -> bytes:
+    return body.encode() if isinstance(body, str) else body

@@ -1,0 +1,155 @@
+"""One JVM as a child process: lines in, lines out, gone when its pipe closes."""
+
+import collections
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+# What a JDK of 17 and later must be told before Netty and Apache's store may unmap files and read direct memory.
+OPENED = ("java.nio", "java.lang", "java.util", "sun.nio.ch", "jdk.internal.ref")
+
+LOGBACK = """<configuration>
+  <appender name="FILE" class="{package}.core.FileAppender">
+    <file>{file}</file>
+    <encoder><pattern>%d{{HH:mm:ss.SSS}} %p %t %c{{1}} - %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="FILE"/></root>
+</configuration>
+"""
+
+
+def java_options(home: Path, heap: str) -> list[str]:
+    """Return a small JVM's options, with `home` as its home and RocketMQ's."""
+    return [
+        f"-Xmx{heap}",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:-UsePerfData",
+        *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED),
+        "--add-opens=java.management/sun.management=ALL-UNNAMED",
+        "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+        "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+        f"-XX:ErrorFile={home}/hs_err.log",
+        f"-Duser.home={home}",
+        f"-Drocketmq.home.dir={home}",
+        f"-Drocketmq.client.logRoot={home}",
+        "-Drocketmq.client.logLevel=WARN",
+        f"-Drocketmq.client.localOffsetStoreDir={home}/offsets",
+    ]
+
+
+def write_logback(home: Path, version: str) -> None:
+    """Give RocketMQ's programs under `home` one log file each, warnings only.
+
+    4.9 reads `conf/logback_<program>.xml`; 5.x a file of its own shaded logback, named at the start.
+    """
+    conf = home / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    shaded = "org.apache.rocketmq.logging.ch.qos.logback"
+    package = shaded if version.startswith("5.") else "ch.qos.logback"
+    for name in ("namesrv", "broker", "tools"):
+        text = LOGBACK.format(package=package, file=home / "rocketmq.log")
+        (conf / f"logback_{name}.xml").write_text(text)
+        (conf / f"rmq.{name}.logback.xml").write_text(text)
+
+
+class JavaProcess:
+    """A running JVM; `on_line` sees each line it prints, in a reader thread.
+
+    Its standard error goes to the file `log`. The last lines of both are part of every error raised here.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log: Path, on_line: Callable[[str], None] | None = None
+    ) -> None:
+        """Start the JVM."""
+        self._log = log
+        self._on_line = on_line
+        self._printed: collections.deque[str] = collections.deque(maxlen=50)
+        self._changed = threading.Condition()
+        self._ended = False
+        with log.open("wb") as errors:
+            # A session of its own: Ctrl-C in the terminal ends the tests first, then, by the pipe, this.
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
+        self._reader = threading.Thread(target=self._read, name=f"java {self._child.pid}", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The operating system's id of the process."""
+        return self._child.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process is still there."""
+        return self._child.poll() is None
+
+    def write(self, line: str) -> None:
+        """Send one line to its standard input."""
+        if self._child.stdin is None:
+            raise RuntimeError("the process has no standard input")
+        self._child.stdin.write(line.encode() + b"\n")
+        self._child.stdin.flush()
+
+    def await_line(self, line: str, timeout: float) -> None:
+        """Return once it has printed `line`.
+
+        Raises:
+            TimeoutError: It did not in time.
+            subprocess.SubprocessError: It ended first.
+        """
+        with self._changed:
+            came = self._changed.wait_for(lambda: line in self._printed or self._ended, timeout)
+            if line in self._printed:
+                return
+        if came:
+            raise subprocess.SubprocessError(f"Java ended before it printed {line!r}:\n{self.tail()}")
+        raise TimeoutError(f"Java did not print {line!r} in {timeout} s:\n{self.tail()}")
+
+    def tail(self) -> str:
+        """Return the last lines of what it printed and logged."""
+        logged = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return "\n".join([*self._printed, *logged[-20:]])
+
+    def stop(self, timeout: float) -> None:
+        """Close its standard input, on which it ends by itself, and wait; kill it when it does not."""
+        if self._child.stdin is not None:
+            try:
+                self._child.stdin.close()
+            except BrokenPipeError:
+                pass  # it has ended before its last line was written
+        try:
+            self._child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+        self._release()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._child.kill()
+        self._release()
+
+    def _release(self) -> None:
+        self._child.wait()
+        self._reader.join()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None and not pipe.closed:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    pass  # closing flushes what a killed process never read
+
+    def _read(self) -> None:
+        for raw in self._child.stdout or ():
+            line = raw.decode(errors="replace").rstrip("\n")
+            with self._changed:
+                self._printed.append(line)
+                self._changed.notify_all()
+            if self._on_line is not None:
+                self._on_line(line)
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
