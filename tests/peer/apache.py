@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from tests.peer.artifacts import class_path, program
 from tests.peer.java_process import JavaProcess, java_options, write_logback
@@ -76,13 +76,11 @@ class ApacheBroker:
         """Name the version and the addresses."""
         return f"ApacheBroker({self.version!r}, name_server={self.name_server!r}, address={self.address!r})"
 
-    def __enter__(self) -> "ApacheBroker":
+    def __enter__(self) -> Self:
         """Return itself, already running."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop it: in order when its store stays, at once when nobody will read it."""
         if self.store.is_relative_to(self._home):
             self.kill()

@@ -1,6 +1,6 @@
-"""Apache's own Java client, driven from Python: `JavaClient` is one JVM, with any number of producers and consumers.
+"""Apache's own Java client, driven from Python.
 
-The JVM runs `java/streamkit/peer/PeerClient.java`, which tells how commands and events look on the pipe.
+`JavaClient` is one JVM with any number of producers and consumers. It runs `java/streamkit/peer/PeerClient.java`, which tells how commands and events look on the pipe.
 """
 
 import base64
@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tests.peer.artifacts import class_path, program
 from tests.peer.java_process import JavaProcess, java_options, write_logback
 
 Json = dict[str, Any]
+ANSWER_TIMEOUT = 60.0
+
 SendMode = Literal["sync", "async", "oneway", "batch", "selector", "queue"]
 
 
@@ -113,13 +114,11 @@ class JavaClient:
         """Name the version."""
         return f"JavaClient({self.version!r})"
 
-    def __enter__(self) -> "JavaClient":
+    def __enter__(self) -> Self:
         """Return itself, already running."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop it."""
         self.stop()
 
@@ -150,7 +149,7 @@ class JavaClient:
         printed: str = self.call("admin", arguments=[*arguments, "-n", name_server])
         return printed
 
-    def call(self, do: str, *, within: float = 60.0, **arguments: object) -> Any:
+    def call(self, do: str, **arguments: object) -> Any:
         """Run one command and return its result.
 
         Raises:
@@ -160,9 +159,9 @@ class JavaClient:
         answer = self._answers[number] = Future()
         self._process.write(json.dumps({"id": number, "do": do, **arguments}))
         try:
-            return answer.result(within)
+            return answer.result(ANSWER_TIMEOUT)
         except TimeoutError:
-            raise TimeoutError(f"Java did not answer {do} in {within} s:\n{self._process.tail()}") from None
+            raise TimeoutError(f"Java did not answer {do}:\n{self._process.tail()}") from None
 
     def stop(self) -> None:
         """End the JVM with all its producers and consumers."""
@@ -191,13 +190,11 @@ class JavaProducer:
         self._client = client
         self.name = name
 
-    def __enter__(self) -> "JavaProducer":
+    def __enter__(self) -> Self:
         """Return itself, already running."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Shut it down."""
         self.stop()
 
@@ -214,7 +211,7 @@ class JavaProducer:
         return self._send(topic, messages, mode="selector", selectorKeys=[key for key, _ in pairs])
 
     def offsets(self, topic: str, queue: int = 0, timestamp: int | None = None) -> dict[str, int]:
-        """Return the broker's min, max, earliest store time and, for a timestamp, searched offset of a queue."""
+        """Return a queue's min, max, earliestStoreTime and, for a timestamp, search (its offset)."""
         result: dict[str, int] = self._client.call(
             "offsets", name=self.name, topic=topic, queue=queue, timestamp=timestamp
         )
@@ -248,13 +245,11 @@ class JavaConsumer:
         self._received: list[JavaMessage] = []
         self._changed = threading.Condition()
 
-    def __enter__(self) -> "JavaConsumer":
+    def __enter__(self) -> Self:
         """Return itself, already running."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Shut it down."""
         self.stop()
 

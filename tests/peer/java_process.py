@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# What a JDK of 17 and later must be told before Netty and Apache's store may unmap files and read direct memory.
+# What a JDK from 17 on must open before Netty and Apache's store may unmap files and read direct memory.
 OPENED = ("java.nio", "java.lang", "java.util", "sun.nio.ch", "jdk.internal.ref")
 
 LOGBACK = """<configuration>
