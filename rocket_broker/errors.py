@@ -3,6 +3,7 @@
 ::
 
     BrokerError
+    ├── DamagedTable           a table's file and its backup are unreadable: path
     ├── SettingError           a settings line is wrong: key, value, origin, problem
     │   └── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
     └── StartError             the process cannot serve
@@ -13,10 +14,13 @@ What goes wrong on the wire is a ``RemotingError`` (`rocket_remoting.errors`), w
 ``StoreError`` (`rocket_broker.store.errors`).
 """
 
+from pathlib import Path
+
 __all__ = [
     "AddressInUse",
     "AddressUnreachable",
     "BrokerError",
+    "DamagedTable",
     "SettingError",
     "StartError",
     "UnknownSetting",
@@ -25,6 +29,21 @@ __all__ = [
 
 class BrokerError(Exception):
     """A name server or broker cannot do what was asked of it."""
+
+
+class DamagedTable(BrokerError):
+    """A table of the broker cannot be read, nor its backup.
+
+    Attributes:
+        path: The table's file.
+    """
+
+    def __init__(self, path: Path, problem: str, backup_problem: str) -> None:
+        super().__init__(
+            f"{path} cannot be read ({problem}), nor its backup ({backup_problem}). Restore one of them, or move "
+            "both away to start with an empty table"
+        )
+        self.path = path
 
 
 class SettingError(BrokerError):

@@ -1,0 +1,122 @@
+"""How far each group has consumed each queue, kept in Apache's ``consumerOffset.json``.
+
+A commit changes memory only; a loop writes the file every 5 seconds and the broker's stop once more, so a
+killed broker delivers again what was committed since (delivery is at least once).
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from rocket_remoting.bodies import decode_body
+
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.table_file import TableFile
+
+__all__ = ["ConsumerOffsetTable"]
+
+_log = logging.getLogger(__name__)
+
+_SEPARATOR = "@"
+
+
+class _Stored(msgspec.Struct, rename="camel"):
+    """``{"offsetTable": {"topic@group": {queue: offset}}}``"""
+
+    offset_table: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
+
+
+class ConsumerOffsetTable:
+    """The committed offsets: the next message of each queue for each group."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self._file = TableFile(settings.config_dir / "consumerOffset.json")
+        self._settings = settings
+        self._offsets: dict[str, dict[int, int]] = {}
+        self._dirty = False
+
+    def load(self) -> None:
+        """Read ``consumerOffset.json``.
+
+        Raises:
+            DamagedTable: Neither the file nor its backup can be read.
+        """
+        stored = self._file.load(lambda data: decode_body(data, _Stored))
+        if stored is not None:
+            self._offsets = stored.offset_table
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the group's offset in the queue, also to a smaller one."""
+        key = topic + _SEPARATOR + group
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+        queues[queue_id] = offset
+        self._dirty = True
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the group's offset in the queue, or None when it never committed one."""
+        queues = self._offsets.get(topic + _SEPARATOR + group)
+        return queues.get(queue_id) if queues is not None else None
+
+    def queues(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the group's offsets in the topic by queue."""
+        return self._offsets.get(topic + _SEPARATOR + group, {})
+
+    def topics_of(self, group: str) -> set[str]:
+        """Return the topics in which the group has committed."""
+        return {topic for topic, of in map(_split, self._offsets) if of == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Return the groups that have committed in the topic."""
+        return {group for of, group in map(_split, self._offsets) if of == topic}
+
+    def remove_group(self, group: str) -> None:
+        """Forget all offsets of the group."""
+        self._remove(key for key in self._offsets if _split(key)[1] == group)
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget all offsets in the topic."""
+        self._remove(key for key in self._offsets if _split(key)[0] == topic)
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Give the target group the source group's offsets in the topic."""
+        offsets = self._offsets.get(topic + _SEPARATOR + source)
+        if offsets is not None:
+            self._offsets[topic + _SEPARATOR + target] = dict(offsets)
+            self._dirty = True
+
+    def table(self) -> Mapping[str, Mapping[int, int]]:
+        """Return all offsets: ``topic@group`` -> queue -> offset; not to be changed through this."""
+        return self._offsets
+
+    def encode(self) -> bytes:
+        """Return the content of ``consumerOffset.json``."""
+        return msgspec.json.encode(_Stored(offset_table=self._offsets))
+
+    def save(self) -> None:
+        """Write ``consumerOffset.json`` if anything changed since it was last written."""
+        if self._dirty:
+            self._dirty = False
+            self._file.write(msgspec.json.format(self.encode(), indent=1))
+
+    async def save_periodically(self) -> None:
+        """Write the file every ``flushConsumerOffsetInterval``; runs until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.flush_consumer_offset_interval / 1000)
+            try:
+                self.save()
+            except OSError as e:
+                self._dirty = True
+                _log.error("consumer offsets could not be written, trying again: %s", e)
+
+    def _remove(self, keys: Iterable[str]) -> None:
+        for key in list(keys):
+            del self._offsets[key]
+            self._dirty = True
+
+
+def _split(key: str) -> tuple[str, str]:
+    topic, _, group = key.partition(_SEPARATOR)
+    return topic, group

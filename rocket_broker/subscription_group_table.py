@@ -1,0 +1,116 @@
+"""The consumer groups this broker knows and what each may do, kept in Apache's ``subscriptionGroup.json``."""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from rocket_remoting.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper, decode_body
+
+from rocket_broker.data_version import next_version
+from rocket_broker.settings import BrokerSettings, FlushDiskType
+from rocket_broker.table_file import TableFile
+from rocket_remoting.clock import Clock
+from rocket_remoting.topics import TOOLS_CONSUMER_GROUP, is_system_group
+
+__all__ = ["OWN_GROUPS", "SubscriptionGroupTable"]
+
+_log = logging.getLogger(__name__)
+
+OWN_GROUPS = frozenset(
+    {
+        TOOLS_CONSUMER_GROUP,
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+    }
+)
+"""The groups every broker has."""
+
+
+class SubscriptionGroupTable:
+    """All consumer groups of a broker; every change is on the disk before the call returns.
+
+    Attributes:
+        data_version: Counts the changes.
+    """
+
+    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+        self.data_version = DataVersion(timestamp=clock.now_ms(), counter=0)
+        self._settings = settings
+        self._clock = clock
+        durable = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._file = TableFile(settings.config_dir / "subscriptionGroup.json", durable=durable)
+        self._configs = {group: SubscriptionGroupConfig(group_name=group) for group in sorted(OWN_GROUPS)}
+
+    def load(self) -> None:
+        """Read ``subscriptionGroup.json``.
+
+        Raises:
+            DamagedTable: Neither the file nor its backup can be read.
+        """
+        stored = self._file.load(lambda data: decode_body(data, SubscriptionGroupWrapper))
+        if stored is None:
+            return
+        self._configs.update(stored.subscription_group_table)
+        self.data_version = stored.data_version
+
+    def get(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the group's configuration, or None when it does not exist."""
+        return self._configs.get(group)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the group's configuration, created if ``autoCreateSubscriptionGroup`` allows."""
+        config = self._configs.get(group)
+        if config is None and (self._settings.auto_create_subscription_group or is_system_group(group)):
+            config = SubscriptionGroupConfig(group_name=group)
+            _log.info("consumer group %s created because it appeared", group)
+            self._put(config)
+        return config
+
+    def update(self, config: SubscriptionGroupConfig) -> None:
+        """Create the group or replace its configuration."""
+        known = config.group_name in self._configs
+        _log.info("consumer group %s: %s", "changed" if known else "created", config)
+        self._put(config)
+
+    def delete(self, group: str) -> bool:
+        """Forget the group; return whether there was one."""
+        if self._configs.pop(group, None) is None:
+            return False
+        _log.info("consumer group %s deleted", group)
+        self._changed()
+        return True
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """Return the whole table as it goes to tools and the file."""
+        return SubscriptionGroupWrapper(
+            subscription_group_table=self._configs, data_version=self.data_version
+        )
+
+    def configs(self) -> Mapping[str, SubscriptionGroupConfig]:
+        """Return every group by name; not to be changed through this."""
+        return self._configs
+
+    def save(self) -> None:
+        """Write ``subscriptionGroup.json``."""
+        self._file.write(msgspec.json.format(msgspec.json.encode(self.wrapper()), indent=1))
+
+    def _put(self, config: SubscriptionGroupConfig) -> None:
+        self._configs[config.group_name] = config
+        self._changed()
+
+    def _changed(self) -> None:
+        self.data_version = next_version(self.data_version, self._clock)
+        self.save()
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._configs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configs)
+
+    def __len__(self) -> int:
+        return len(self._configs)

@@ -1,0 +1,88 @@
+"""A table of the broker in a JSON file of its own, replaced as a whole.
+
+::
+
+    topics.json       what counts; always there and whole once it has been written
+    topics.json.bak   what it was before the last change
+    topics.json.tmp   the next one, while it is being written
+
+A reader never sees a half-written file: the new content is complete under another name before it takes the
+old one's place. Should the file be damaged all the same, the backup is read and a warning says so, as
+Apache's brokers do.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from rocket_broker.errors import DamagedTable
+
+__all__ = ["TableFile"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TableFile:
+    """One table's file.
+
+    Args:
+        path: The file; its directory is made when it is first written.
+        durable: Wait at each write until the disk has it: then it survives the machine, not only the process.
+    """
+
+    def __init__(self, path: Path, *, durable: bool = False) -> None:
+        self.path = path
+        self.backup = path.with_name(path.name + ".bak")
+        self._temporary = path.with_name(path.name + ".tmp")
+        self._durable = durable
+
+    def load(self, decode: Callable[[bytes], T]) -> T | None:
+        """Return the table as ``decode`` makes it, or None when it was never written.
+
+        Raises:
+            DamagedTable: Neither the file nor its backup can be read.
+        """
+        problems = []
+        for path in (self.path, self.backup):
+            try:
+                content = path.read_bytes()
+                if content.strip():
+                    table = decode(content)
+                    if path is self.backup:
+                        _log.warning("%s: read instead of %s (%s)", path, self.path.name, problems[0])
+                    return table
+                problems.append("it is empty")
+            except FileNotFoundError:
+                problems.append("it is missing")
+            except (OSError, ValueError) as e:
+                problems.append(str(e))
+        if problems == ["it is missing", "it is missing"]:
+            return None
+        raise DamagedTable(self.path, problems[0], problems[1])
+
+    def write(self, content: bytes) -> None:
+        """Replace the file; its old content becomes the backup."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._temporary.open("wb") as file:
+            file.write(content)
+            if self._durable:
+                file.flush()
+                os.fsync(file.fileno())
+        if self.path.exists():
+            self._back_up()
+        self._temporary.replace(self.path)
+
+    def _back_up(self) -> None:
+        """Give the present content the backup's name, without a moment in which the file itself is missing."""
+        link = self.path.with_name(self.path.name + ".lnk")
+        link.unlink(missing_ok=True)
+        try:
+            os.link(self.path, link)
+        except OSError:
+            shutil.copyfile(self.path, link)
+        link.replace(self.backup)

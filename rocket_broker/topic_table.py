@@ -1,0 +1,204 @@
+"""The topics of this broker: how many queues, who may read and write, kept in Apache's ``topics.json``.
+
+Every change is on the disk before the call returns, and told to the listeners (the registration with the name
+servers is one).
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from rocket_remoting.bodies import DataVersion, KVTable, TopicConfig, TopicConfigSerializeWrapper, decode_body
+
+from rocket_broker.data_version import next_version
+from rocket_broker.perm import INHERIT, READ, WRITE
+from rocket_broker.settings import BrokerSettings, FlushDiskType
+from rocket_broker.table_file import TableFile
+from rocket_remoting.clock import Clock
+from rocket_remoting.topics import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    OFFSET_MOVED_EVENT,
+    REPLY_TOPIC_POSTFIX,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    is_system_topic,
+)
+
+__all__ = ["TopicTable"]
+
+_log = logging.getLogger(__name__)
+
+SCHEDULE_QUEUES = 18
+BENCHMARK_QUEUES = 1024
+CLUSTER_TOPIC_QUEUES = 16
+
+
+class TopicTable:
+    """All topics of a broker.
+
+    Attributes:
+        data_version: Counts the changes; name servers compare it.
+        on_change: Called after each change of the table.
+    """
+
+    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+        self.on_change: list[Callable[[], None]] = []
+        self.data_version = DataVersion(timestamp=clock.now_ms(), counter=0)
+        self._settings = settings
+        self._clock = clock
+        durable = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._file = TableFile(settings.config_dir / "topics.json", durable=durable)
+        self._own = self._own_topics()
+        self._configs = {config.topic_name: config for config in self._own.values()}
+
+    def load(self) -> None:
+        """Read ``topics.json``; what it says of a topic wins over the defaults of the broker's own topics.
+
+        Raises:
+            DamagedTable: Neither the file nor its backup can be read.
+        """
+        stored = self._file.load(lambda data: decode_body(data, TopicConfigSerializeWrapper))
+        if stored is None:
+            return
+        self._configs.update(stored.topic_config_table)
+        self.data_version = stored.data_version
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """Return the topic's configuration, or None when it does not exist."""
+        return self._configs.get(topic)
+
+    def is_system(self, topic: str) -> bool:
+        """Whether the topic belongs to the broker: clients neither create nor delete it."""
+        return topic in self._own or is_system_topic(topic)
+
+    def create_by_send(
+        self, topic: str, default_topic: str, queue_count: int, sys_flag: int, sender: str
+    ) -> TopicConfig | None:
+        """Return the topic a message is sent to, created from the default topic the sender named if need be.
+
+        The new topic has as many queues as the sender asks for, at most as many as the default topic has.
+        None when the default topic does not exist (``TBW102`` does while ``autoCreateTopicEnable`` is true)
+        or may not be copied.
+        """
+        config = self._configs.get(topic)
+        if config is not None:
+            return config
+        default = self._configs.get(default_topic)
+        closed = default_topic == AUTO_CREATE_TOPIC and not self._settings.auto_create_topic_enable
+        if default is None or closed or not default.perm & INHERIT:
+            _log.warning(
+                "%s sends to the unknown topic %s, which %s does not create", sender, topic, default_topic
+            )
+            return None
+        queues = max(0, min(queue_count, default.write_queue_nums))
+        config = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=default.perm & ~INHERIT,
+            topic_filter_type=default.topic_filter_type,
+            topic_sys_flag=sys_flag,
+        )
+        _log.info("topic %s created with %d queues because %s sent to it", topic, queues, sender)
+        self._put(config)
+        return config
+
+    def create_by_send_back(self, topic: str, queue_count: int, perm: int, sys_flag: int = 0) -> TopicConfig:
+        """Return a group's retry or dead letter topic, created if need be."""
+        config = self._configs.get(topic)
+        if config is None:
+            config = TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_count,
+                write_queue_nums=queue_count,
+                perm=perm,
+                topic_sys_flag=sys_flag,
+            )
+            _log.info("topic %s created for the broker's own use", topic)
+            self._put(config)
+        return config
+
+    def update(self, config: TopicConfig) -> None:
+        """Create the topic or replace its configuration."""
+        known = config.topic_name in self._configs
+        _log.info("topic %s: %s", "changed" if known else "created", config)
+        self._put(config)
+
+    def delete(self, topic: str) -> bool:
+        """Forget the topic; return whether there was one."""
+        if self._configs.pop(topic, None) is None:
+            return False
+        _log.info("topic %s deleted", topic)
+        self._changed()
+        return True
+
+    def mark_ordered(self, ordered: KVTable | None) -> None:
+        """Set the order flag of exactly the topics the name server's order configuration has.
+
+        None, which a name server without such configuration answers, changes nothing.
+        """
+        if ordered is None:
+            return
+        changed = False
+        for topic, config in self._configs.items():
+            if config.order != (topic in ordered.table):
+                config.order = not config.order
+                changed = True
+        if changed:
+            self._changed()
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """Return the whole table as it goes to name servers, tools and the file."""
+        return TopicConfigSerializeWrapper(topic_config_table=self._configs, data_version=self.data_version)
+
+    def configs(self) -> Mapping[str, TopicConfig]:
+        """Return every topic by name; not to be changed through this."""
+        return self._configs
+
+    def _put(self, config: TopicConfig) -> None:
+        self._configs[config.topic_name] = config
+        self._changed()
+
+    def _changed(self) -> None:
+        self.data_version = next_version(self.data_version, self._clock)
+        self.save()
+        for tell in self.on_change:
+            tell()
+
+    def save(self) -> None:
+        """Write ``topics.json``."""
+        self._file.write(msgspec.json.format(msgspec.json.encode(self.wrapper()), indent=1))
+
+    def _own_topics(self) -> dict[str, TopicConfig]:
+        """Return the topics every broker has, as Apache's make them at start."""
+        s = self._settings
+        cluster_perm = INHERIT | (READ | WRITE if s.cluster_topic_enable else 0)
+        broker_perm = INHERIT | (READ | WRITE if s.broker_topic_enable else 0)
+        own = [
+            _config(SELF_TEST_TOPIC, 1),
+            _config(BENCHMARK_TOPIC, BENCHMARK_QUEUES),
+            _config(s.broker_cluster_name, CLUSTER_TOPIC_QUEUES, cluster_perm),
+            _config(s.broker_name, 1, broker_perm),
+            _config(OFFSET_MOVED_EVENT, 1),
+            _config(SCHEDULE_TOPIC, SCHEDULE_QUEUES),
+            _config(f"{s.broker_cluster_name}_{REPLY_TOPIC_POSTFIX}", 1),
+        ]
+        if s.auto_create_topic_enable:
+            own.append(_config(AUTO_CREATE_TOPIC, s.default_topic_queue_nums, INHERIT | READ | WRITE))
+        if s.trace_topic_enable:
+            own.append(_config(s.msg_trace_topic_name, 1))
+        return {config.topic_name: config for config in own}
+
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._configs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._configs)
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+
+def _config(topic: str, queues: int, perm: int = READ | WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
