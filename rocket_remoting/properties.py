@@ -4,7 +4,7 @@
 
     name 0x01 value 0x02 name 0x01 value 0x02 …          UTF-8; 4.9 leaves out the last 0x02
 
-A property without a name or without a value does not survive the wire: Apache's decoder drops it, and so does ours.
+A property without a name or a value does not survive the wire: Apache's decoder drops it, and so does ours.
 """
 
 from collections.abc import Mapping

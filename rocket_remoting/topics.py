@@ -1,4 +1,4 @@
-"""Names of topics and groups: which exist by definition, what a group's own topics are called, what is legal."""
+"""Names of topics and groups: the broker's own ones, those that belong to a group, and which are legal."""
 
 import re
 
