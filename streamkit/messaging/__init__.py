@@ -9,6 +9,7 @@ from streamkit.messaging.channel import (
     PublishSubscribeChannel,
     SubscribableChannel,
 )
+from streamkit.messaging.converter import CompositeMessageConverter, MessageConverter
 from streamkit.messaging.dispatcher import (
     BroadcastingDispatcher,
     LoadBalancingStrategy,
@@ -27,6 +28,7 @@ from streamkit.messaging.queue_channel import QueueChannel
 __all__ = [
     "BroadcastingDispatcher",
     "ChannelInterceptor",
+    "CompositeMessageConverter",
     "DirectChannel",
     "ErrorMessage",
     "GlobalChannelInterceptors",
@@ -34,6 +36,7 @@ __all__ = [
     "LoopPortal",
     "Message",
     "MessageChannel",
+    "MessageConverter",
     "MessageDispatcher",
     "MessageHandler",
     "MessageHeaders",

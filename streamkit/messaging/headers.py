@@ -1,9 +1,10 @@
 """Message headers: the portable names, and the immutable mapping that carries them."""
 
+import os
 from collections.abc import Iterator, Mapping
+from random import Random
 from types import NoneType
 from typing import Self, TypeVar, overload
-from uuid import UUID, uuid4
 
 from streamkit.clock import current_clock
 
@@ -36,6 +37,11 @@ JSON_HEADER_TYPES = "spring_json_header_types"
 
 READ_ONLY = frozenset((ID, TIMESTAMP))
 
+# Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.
+_random = Random()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
 
 class MessageHeaders(Mapping[str, object]):
     """The headers of one message; they never change.
@@ -59,22 +65,20 @@ class MessageHeaders(Mapping[str, object]):
         return headers
 
     @property
-    def id(self) -> UUID | str:
-        """This message's identity: a fresh UUID, or what the sender's side stamped."""
-        try:
-            return self._values[ID]  # type: ignore[return-value]  # only ever a UUID or the wire's text
-        except KeyError:
-            made = self._values[ID] = uuid4()
-            return made
+    def id(self) -> str:
+        """This message's identity, a UUID's text: made here, or what the sender stamped."""
+        made = self._values.get(ID)
+        if made is None:
+            made = self._values[ID] = _new_id()
+        return made if type(made) is str else str(made)
 
     @property
     def timestamp(self) -> int:
         """When the message was made, in milliseconds since 1970."""
-        try:
-            return self._values[TIMESTAMP]  # type: ignore[return-value]  # only ever milliseconds
-        except KeyError:
+        made = self._values.get(TIMESTAMP)
+        if not isinstance(made, int):
             made = self._values[TIMESTAMP] = current_clock().now_ms()
-            return made
+        return made
 
     @property
     def content_type(self) -> str | None:
@@ -94,6 +98,13 @@ class MessageHeaders(Mapping[str, object]):
         raise TypeError(
             f"header {name!r} is the {type(value).__name__} {value!r}, not of type {type_.__name__}"
         )
+
+    def with_content_type(self, content_type: str) -> "MessageHeaders":
+        """The headers of the same message, id and timestamp included, that say this content type."""
+        values = self._completed()
+        if values.get(CONTENT_TYPE) == content_type:
+            return self
+        return MessageHeaders.adopt({**values, CONTENT_TYPE: content_type})
 
     def user_values(self) -> dict[str, object]:
         """A new dictionary of all headers but `id` and `timestamp`."""
@@ -134,11 +145,12 @@ class MessageHeaders(Mapping[str, object]):
 
     def _completed(self) -> dict[str, object]:
         """All headers, with the two made-on-demand ones made."""
-        if ID not in self._values:
-            _ = self.id
-        if TIMESTAMP not in self._values:
-            _ = self.timestamp
-        return self._values
+        values = self._values
+        if ID not in values:
+            values[ID] = _new_id()
+        if TIMESTAMP not in values:
+            values[TIMESTAMP] = current_clock().now_ms()
+        return values
 
     def __eq__(self, other: object) -> bool:
         """Equal when every header but `id` and `timestamp` is."""
@@ -152,3 +164,9 @@ class MessageHeaders(Mapping[str, object]):
 
     def __repr__(self) -> str:
         return f"MessageHeaders({self._values!r})"
+
+
+def _new_id() -> str:
+    """A random UUID (version 4, RFC 4122) as text."""
+    digits = f"{_random.getrandbits(128):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"

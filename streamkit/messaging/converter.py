@@ -1,0 +1,221 @@
+"""Converters: from the bytes that bindings carry to a listener's argument, and back.
+
+A converter is asked once for a type and a content type, when the binding is made, and answers with a
+function that converts; that function is all that runs for a message. The content type in force is the
+message's own header, else the binding's, else `application/json`.
+"""
+
+from collections.abc import Callable, Sequence
+from types import NoneType, UnionType
+from typing import Any, Protocol, TypeAlias, Union, get_args, get_origin
+
+from streamkit.errors import MessageConversionError
+from streamkit.messaging.message import Message
+from streamkit.messaging.mime import MimeType
+
+Reader: TypeAlias = Callable[[bytes], object]
+Writer: TypeAlias = Callable[[Any], bytes]
+
+DEFAULT_CONTENT_TYPE = "application/json"
+
+
+class MessageConverter(Protocol):
+    """Makes the functions that convert."""
+
+    def reader(self, type_: object, mime: MimeType) -> Reader | None:
+        """What makes a `type_` (any annotation) of bytes of content type `mime`; None: not by this converter.
+
+        Raises:
+            MessageConversionError: The annotation is this converter's, but cannot be honoured.
+        """
+        ...
+
+    def writer(self, type_: type, mime: MimeType) -> Writer | None:
+        """What makes bytes of content type `mime` of an instance of `type_`; None: not by this converter."""
+        ...
+
+
+class CompositeMessageConverter:
+    """Asks the user's converters first, then those that come with streamkit."""
+
+    def __init__(self, converters: Sequence[MessageConverter] = ()) -> None:
+        """Makes a converter of `converters`, tried in their order before the provided ones."""
+        # Late: these modules need the names above.
+        from streamkit.messaging.json_converter import JsonConverter
+        from streamkit.messaging.plain_converter import BytesConverter, TextConverter
+
+        provided = (BytesConverter(), TextConverter(), JsonConverter())
+        self.converters: tuple[MessageConverter, ...] = (*converters, *provided)
+
+    def reader(self, type_: object, content_type: MimeType | str) -> Reader:
+        """What makes a `type_` (any annotation) of bytes of that content type.
+
+        Raises:
+            MessageConversionError: Nobody can, or the content type is none.
+        """
+        mime = _parsed(content_type)
+        for converter in self.converters:
+            reader = converter.reader(type_, mime)
+            if reader is not None:
+                return reader
+        raise MessageConversionError(
+            f"No converter reads {mime.essence} as {type_name(type_)}: annotate the payload as bytes or str, "
+            "or add a converter of your own.",
+            content_type=str(mime),
+            target_type=type_,
+        )
+
+    def writer(self, type_: type, content_type: MimeType | str) -> Writer:
+        """What makes bytes of that content type of an instance of `type_`.
+
+        Raises:
+            MessageConversionError: Nobody can, or the content type is none.
+        """
+        mime = _parsed(content_type)
+        for converter in self.converters:
+            writer = converter.writer(type_, mime)
+            if writer is not None:
+                return writer
+        raise MessageConversionError(
+            f"No converter writes {type_name(type_)} as {mime.essence}: send bytes or text, set the content "
+            "type to application/json, or add a converter of your own.",
+            content_type=str(mime),
+            target_type=type_,
+        )
+
+    def payload_reader(self, type_: object, content_type: str | None = None) -> "PayloadReader":
+        """Reads the payloads of a binding of that content type as `type_`.
+
+        Raises:
+            MessageConversionError: Nobody can.
+        """
+        return PayloadReader(self, type_, content_type or DEFAULT_CONTENT_TYPE)
+
+    def payload_writer(self, content_type: str | None = None) -> "PayloadWriter":
+        """Writes the payloads of a binding of that content type."""
+        return PayloadWriter(self, content_type or DEFAULT_CONTENT_TYPE)
+
+
+class PayloadReader:
+    """Reads payloads as one type, each by its message's content type."""
+
+    __slots__ = ("_accepts", "_converter", "_default", "_readers", "_type")
+
+    def __init__(self, converter: CompositeMessageConverter, type_: object, content_type: str) -> None:
+        self._converter = converter
+        self._type = type_
+        self._accepts = _instance_type(type_)
+        self._default = content_type
+        self._readers = {content_type: converter.reader(type_, content_type)}
+
+    def __call__(self, message: Message[object]) -> object:
+        """The payload of `message` as this reader's type.
+
+        Raises:
+            MessageConversionError: It is not one.
+        """
+        content_type = message.headers.content_type or self._default
+        payload = message.payload
+        try:
+            if type(payload) is bytes:
+                return self._reader(content_type)(payload)
+            if isinstance(payload, self._accepts):
+                return payload
+            return self._reader(content_type)(_as_bytes(payload, self._type))
+        except MessageConversionError as error:
+            error.failed_message = message
+            raise
+        except Exception as error:  # a user's converter may raise anything
+            raise MessageConversionError(
+                f"Cannot read the payload as {type_name(self._type)} from {content_type}: {error}",
+                message,
+                content_type=content_type,
+                target_type=self._type,
+            ) from error
+
+    def _reader(self, content_type: str) -> Reader:
+        reader = self._readers.get(content_type)
+        if reader is None:
+            reader = self._readers[content_type] = self._converter.reader(self._type, content_type)
+        return reader
+
+
+class PayloadWriter:
+    """Writes payloads to bytes, each by its message's content type."""
+
+    __slots__ = ("_converter", "_default", "_writers")
+
+    def __init__(self, converter: CompositeMessageConverter, content_type: str) -> None:
+        self._converter = converter
+        self._default = content_type
+        _parsed(content_type)
+        self._writers: dict[tuple[type, str], Writer] = {}
+
+    def __call__(self, message: Message[object]) -> Message[bytes]:
+        """`message` with its payload as bytes and its content type as a header.
+
+        Raises:
+            MessageConversionError: The payload cannot be written so.
+        """
+        headers = message.headers
+        content_type = headers.content_type or self._default
+        try:
+            payload = self._writer(type(message.payload), content_type)(message.payload)
+        except MessageConversionError as error:
+            error.failed_message = message
+            raise
+        except Exception as error:  # a user's converter may raise anything
+            raise MessageConversionError(
+                f"Cannot write {type_name(type(message.payload))} as {content_type}: {error}",
+                message,
+                content_type=content_type,
+                target_type=type(message.payload),
+            ) from error
+        return Message(payload, headers.with_content_type(content_type))
+
+    def _writer(self, type_: type, content_type: str) -> Writer:
+        writer = self._writers.get((type_, content_type))
+        if writer is None:
+            writer = self._writers[type_, content_type] = self._converter.writer(type_, content_type)
+        return writer
+
+
+def type_name(type_: object) -> str:
+    """How errors call an annotation: `Order`, `list[Order]`."""
+    if isinstance(type_, type) and not get_args(type_):
+        return type_.__qualname__
+    return str(type_).replace("typing.", "")
+
+
+def without_none(type_: object) -> object:
+    """`X` of `X | None`, else `type_` itself."""
+    if get_origin(type_) in (Union, UnionType):
+        others = [argument for argument in get_args(type_) if argument is not NoneType]
+        if len(others) == 1:
+            return others[0]
+    return type_
+
+
+def _instance_type(type_: object) -> type | tuple[()]:
+    """What payloads already are of the type asked for; `()` when that cannot be seen from outside."""
+    return type_ if isinstance(type_, type) and get_origin(type_) is None else ()
+
+
+def _as_bytes(payload: object, type_: object) -> bytes:
+    if isinstance(payload, str):
+        return payload.encode()
+    if isinstance(payload, bytearray | memoryview):
+        return bytes(payload)
+    raise MessageConversionError(
+        f"The payload is a {type_name(type(payload))}, not bytes, text or {type_name(type_)}.",
+        target_type=type_,
+    )
+
+
+def _parsed(content_type: MimeType | str) -> MimeType:
+    if isinstance(content_type, MimeType):
+        return content_type
+    try:
+        return MimeType.parse(content_type)
+    except ValueError as error:
+        raise MessageConversionError(str(error), content_type=content_type) from error

@@ -1,0 +1,123 @@
+"""Payloads that are what they are: bytes, and text in its charset."""
+
+import codecs
+import datetime as dt
+import decimal
+import enum
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from streamkit.errors import MessageConversionError
+from streamkit.messaging.converter import Reader, Writer, type_name, without_none
+from streamkit.messaging.mime import APPLICATION_OCTET_STREAM, MimeType
+
+_BYTES_LIKE = (bytes, bytearray, memoryview)
+_SCALARS = (
+    int,
+    float,
+    bool,
+    decimal.Decimal,
+    uuid.UUID,
+    dt.datetime,
+    dt.date,
+    dt.time,
+    dt.timedelta,
+)
+
+
+class BytesConverter:
+    """Bytes stay as they are, whatever the content type; `application/octet-stream` carries nothing else."""
+
+    def reader(self, type_: object, mime: MimeType) -> Reader | None:
+        """The bytes themselves for bytes and their kin, for `object` and for `Any`."""
+        target = without_none(type_)
+        if target in (bytes, object, Any):
+            return _itself
+        if target is bytearray:
+            return bytearray
+        return memoryview if target is memoryview else None
+
+    def writer(self, type_: type, mime: MimeType) -> Writer | None:
+        """The bytes themselves for anything like bytes."""
+        if type_ is bytes:
+            return _itself
+        if issubclass(type_, _BYTES_LIKE):
+            return bytes
+        if APPLICATION_OCTET_STREAM.includes(mime):
+            raise MessageConversionError(
+                f"application/octet-stream carries bytes, not {type_name(type_)}: send bytes, or set the "
+                "content type to application/json or text/plain.",
+                content_type=str(mime),
+                target_type=type_,
+            )
+        return None
+
+
+class TextConverter:
+    """Text in the content type's charset, UTF-8 unless it names one.
+
+    A `str` is text under every content type, so that under JSON it travels without quotes. Under `text/*`
+    whatever is sent becomes text by `str()`, and numbers, dates, UUIDs and enums are read from text.
+    """
+
+    def reader(self, type_: object, mime: MimeType) -> Reader | None:
+        """Decoded text for `str`; under `text/*` also what one value's text spells."""
+        target = without_none(type_)
+        if target is str:
+            return _decoder(mime, type_)
+        if mime.is_text and isinstance(target, type) and issubclass(target, (*_SCALARS, enum.Enum)):
+            decode = _decoder(mime, type_)
+            return lambda data: _scalar(decode(data), target, mime)
+        return None
+
+    def writer(self, type_: type, mime: MimeType) -> Writer | None:
+        """Encoded text for `str`; under `text/*` for anything."""
+        if not (mime.is_text or issubclass(type_, str)):
+            return None
+        encode = _codec(mime, type_).encode
+        return lambda payload: encode(str(payload))[0]
+
+
+def _itself(data: bytes) -> bytes:
+    return data
+
+
+def _decoder(mime: MimeType, type_: object) -> Callable[[bytes], str]:
+    decode = _codec(mime, type_).decode
+
+    def read(data: bytes) -> str:
+        try:
+            return decode(data)[0]
+        except UnicodeDecodeError as error:
+            raise MessageConversionError(
+                f"The payload is no {mime.charset} text: byte {error.start} is wrong ({error.reason}).",
+                content_type=str(mime),
+                target_type=type_,
+            ) from error
+
+    return read
+
+
+def _codec(mime: MimeType, type_: object) -> codecs.CodecInfo:
+    try:
+        return codecs.lookup(mime.charset)
+    except LookupError as error:
+        raise MessageConversionError(
+            f"{mime} names the charset {mime.charset!r}, which nobody knows.",
+            content_type=str(mime),
+            target_type=type_,
+        ) from error
+
+
+def _scalar(text: str, type_: type, mime: MimeType) -> object:
+    try:
+        return msgspec.convert(text.strip(), type_, strict=False)
+    except msgspec.ValidationError as error:
+        raise MessageConversionError(
+            f"Cannot read the text {text!r} as {type_name(type_)}: {error}",
+            content_type=str(mime),
+            target_type=type_,
+        ) from error
