@@ -1,0 +1,139 @@
+"""From the bytes of a connection to commands; the layout of a frame is drawn in `command`.
+
+This module does no I/O: whoever reads the connection puts bytes in and takes commands out.
+"""
+
+import struct
+from collections.abc import Callable
+
+from rocket_remoting.command import (
+    MAX_HEADER,
+    PREFIX,
+    RemotingCommand,
+    decode_binary_header,
+    decode_json_header,
+)
+from rocket_remoting.errors import RemoteProtocolError
+
+DEFAULT_MAX_FRAME = 16 * 1024 * 1024  # Apache's default, the length field included
+
+_HEADER_DECODERS: tuple[Callable[[bytes], RemotingCommand], ...] = (decode_json_header, decode_binary_header)
+
+
+class FrameDecoder:
+    """Turns the bytes of one connection into commands.
+
+    Bytes come in by `feed`, or without a copy by `writable` and `received`. A body is copied once, out of the
+    receive buffer; a frame is refused before memory is taken for it.
+
+    Args:
+        max_frame: Most bytes of a frame, its length field included.
+    """
+
+    # Invariant: bytes between _start and _end of _view are received and not decoded, and no whole frame is among
+    # them when `received` returns.
+    __slots__ = ("_end", "_max_frame", "_start", "_view", "failure")
+
+    BUFFER_SIZE = 64 * 1024
+    _GROWTH = 1024 * 1024
+
+    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+        self._max_frame = max_frame
+        self._view = memoryview(bytearray(self.BUFFER_SIZE))
+        self._start = self._end = 0
+        self.failure: RemoteProtocolError | None = None  # why this connection cannot be read any further
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
+        """The commands that `data` completes.
+
+        Raises:
+            RemoteProtocolError: The bytes are no frame. Whole frames before it are returned first: then
+                `failure` is set at once, and the next call raises it.
+        """
+        commands: list[RemotingCommand] = []
+        rest = memoryview(data)
+        while rest and not (commands and self.failure):
+            room = self.writable()
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+            try:
+                commands += self.received(count)
+            except RemoteProtocolError:
+                if not commands:
+                    raise
+            rest = rest[count:]
+        return commands
+
+    def writable(self) -> memoryview:
+        """Room for the next bytes; never empty. Tell how many were put there by `received`."""
+        return self._view[self._end :]
+
+    def received(self, count: int) -> list[RemotingCommand]:
+        """The commands that `count` bytes, put at the begin of `writable`, complete.
+
+        Raises:
+            RemoteProtocolError: As `feed` does.
+        """
+        if self.failure is not None:
+            raise self.failure
+        commands: list[RemotingCommand] = []
+        self._end += count
+        view, start, end = self._view, self._start, self._end
+        frame = 0
+        try:
+            while end - start >= 8:
+                length, word = PREFIX.unpack_from(view, start)
+                header_length = word & MAX_HEADER
+                frame = length + 4
+                if frame > self._max_frame or header_length > length - 4 or word > 0x1FFFFFF:
+                    raise RemoteProtocolError(_refusal(bytes(view[start : start + 8]), self._max_frame))
+                if end - start < frame:
+                    break
+                header_end = start + 8 + header_length
+                command = _HEADER_DECODERS[word >> 24](bytes(view[start + 8 : header_end]))
+                start += frame
+                command.body = bytes(view[header_end:start])
+                commands.append(command)
+                frame = 0
+        except RemoteProtocolError as error:
+            self.failure = error
+            if not commands:
+                raise
+        self._start = start
+        self._make_room(frame)
+        return commands
+
+    def _make_room(self, frame: int) -> None:
+        """Leave room for the rest of a frame of `frame` bytes (0: its size is not known yet)."""
+        capacity = len(self._view)
+        pending = self._end - self._start
+        if not pending:
+            self._start = self._end = 0
+            if capacity > self.BUFFER_SIZE:
+                self._view = memoryview(bytearray(self.BUFFER_SIZE))
+        elif self._end == capacity or self._start + frame > capacity:
+            size = capacity
+            if frame > capacity:
+                # What a peer announces is believed only as far as it has sent half of it.
+                size = min(frame, max(2 * pending, self._GROWTH))
+                size = max(size, capacity)
+            target = self._view if size == capacity else memoryview(bytearray(size))
+            if self._start or target is not self._view:
+                target[:pending] = self._view[self._start : self._end]
+                self._view = target
+                self._start, self._end = 0, pending
+
+
+def _refusal(prefix: bytes, max_frame: int) -> str:
+    length, header_word = struct.unpack(">ii", prefix)
+    read = f"read {prefix.hex(' ')}"
+    if prefix[0] == 0x16:
+        return f"this looks like a TLS handshake, which is not served here ({read})"
+    if prefix[:4].isalpha() or prefix[:4] in (b"GET ", b"PUT "):
+        return f"this looks like text, not a frame ({prefix!r})"
+    if length < 4 or length + 4 > max_frame:
+        return f"a frame of {length} bytes, allowed are 4 to {max_frame - 4} ({read})"
+    encoding, header_length = header_word >> 24 & 0xFF, header_word & MAX_HEADER
+    if encoding > 1:
+        return f"header encoding {encoding}, known are 0 (JSON) and 1 (ROCKETMQ) ({read})"
+    return f"a header of {header_length} bytes in a frame of {length} ({read})"
