@@ -128,10 +128,9 @@ _BROKER = {
         maxReconnectIntervalTimeSeconds scanAvailableNameSrv socksProxyConfig useTLS
     """,
     "consume queues and index are built with each append and checked at every start": """
-        checkCRCOnRecover correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
-        deleteConsumeQueueFilesInterval disappearTimeAfterStart enabledAppendPropCRC
-        flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushIntervalConsumeQueue
-        forceVerifyPropCRC maxChecksumRange maxConsumeQueueScan maxRecoveryCommitlogFiles messageIndexSafe
+        correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval
+        deleteConsumeQueueFilesInterval disappearTimeAfterStart enabledAppendPropCRC forceVerifyPropCRC
+        maxChecksumRange maxConsumeQueueScan maxRecoveryCommitlogFiles messageIndexSafe
         putMsgIndexHightWater recheckReputOffsetFromCq travelCqFileNumWhenGetMessage
     """,
     "files are not deleted by age or disk use": """
@@ -179,9 +178,6 @@ _BROKER = {
         timerEnableRetryUntilSuccess timerFlushIntervalMs timerInterceptDelayLevel timerMaxDelaySec
         timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs timerRollWindowSlot
         timerSkipUnknownError timerStopEnqueue timerWheelEnable
-    """,
-    "a query by key is bounded by defaultQueryMaxNum": """
-        maxMsgsNumBatch
     """,
     "a pull gets as much from the disk as from memory, see maxTransferCountOnMessageInMemory": """
         maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk pullBatchMaxMessageCount

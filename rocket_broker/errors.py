@@ -31,7 +31,7 @@ class BrokerError(Exception):
     """A name server or broker cannot do what was asked of it."""
 
 
-class DamagedTable(BrokerError):
+class DamagedTable(BrokerError):  # noqa: N818 - a state, not a mistake
     """A table of the broker cannot be read, nor its backup.
 
     Attributes:
@@ -40,8 +40,8 @@ class DamagedTable(BrokerError):
 
     def __init__(self, path: Path, problem: str, backup_problem: str) -> None:
         super().__init__(
-            f"{path} cannot be read ({problem}), nor its backup ({backup_problem}). Restore one of them, or move "
-            "both away to start with an empty table"
+            f"{path} cannot be read ({problem}), nor its backup ({backup_problem}). Restore one of them, "
+            "or move both away to start with an empty table"
         )
         self.path = path
 
@@ -64,7 +64,7 @@ class SettingError(BrokerError):
         self.problem = problem
 
 
-class UnknownSetting(SettingError):
+class UnknownSetting(SettingError):  # noqa: N818 - a state, not a mistake
     """No version of Apache RocketMQ knows the key.
 
     Attributes:
@@ -89,7 +89,7 @@ class StartError(BrokerError):
         self.address = address
 
 
-class AddressInUse(StartError):
+class AddressInUse(StartError):  # noqa: N818 - a state, not a mistake
     """Somebody else listens on the address."""
 
     def __init__(self, address: str, setting: str) -> None:
@@ -98,7 +98,7 @@ class AddressInUse(StartError):
         )
 
 
-class AddressUnreachable(StartError):
+class AddressUnreachable(StartError):  # noqa: N818 - a state, not a mistake
     """The address this broker would be known by cannot be connected to, so no client could reach it."""
 
     def __init__(self, address: str, reason: str) -> None:

@@ -5,7 +5,6 @@ Defaults are those of Apache RocketMQ 4.9.7 unless a field says otherwise; keys 
 
 # ruff: noqa: RUF009 - `setting` specifies a field, as dataclasses.field does
 
-import enum
 import re
 import socket
 from collections.abc import Mapping
@@ -15,26 +14,23 @@ from typing import ClassVar
 
 from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
 from rocket_broker.apache_settings import ApacheSettings, Refused, setting
+from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.store.settings import FlushDiskType, StoreSettings
 
 __all__ = ["MASTER_ID", "BrokerSettings", "FlushDiskType", "NameServerSettings"]
 
 MASTER_ID = 0
 """The broker id of a master; there are only masters here."""
 
+MAX_DELAY_LEVELS = 1_000
+"""Each level has a queue and a task of its own."""
+
 _PORT = 65_535
 _INT = 2**31 - 1
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-_DELAY_LEVELS = re.compile(r"[1-9][0-9]{0,8}[smhd]( [1-9][0-9]{0,8}[smhd])*")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s;]+):[0-9]{1,5}")
 _ANY_HOST = ("0.0.0.0", "::", "")
 LOOPBACK = "127.0.0.1"
-
-
-class FlushDiskType(enum.Enum):
-    """When a sender gets its answer."""
-
-    ASYNC_FLUSH = "as soon as the message is in the page cache"
-    SYNC_FLUSH = "when the message is on the disk"
 
 
 def _name(value: str) -> str | None:
@@ -56,9 +52,15 @@ def _host(value: str) -> str | None:
 
 
 def _delay_levels(value: str) -> str | None:
-    return (
-        None if _DELAY_LEVELS.fullmatch(value) else "delays separated by single spaces, as '1s 5s 10m 2h 1d'"
-    )
+    try:
+        levels = DelayLevels(value)
+    except ValueError:
+        return "delays separated by spaces, as 1s 5s 10m 2h 1d"
+    return None if 1 <= levels.max_level <= MAX_DELAY_LEVELS else f"1 to {MAX_DELAY_LEVELS} delays"
+
+
+def _entries(value: int) -> str | None:
+    return None if value % 20 == 0 else "a multiple of 20, the bytes of an entry"
 
 
 def _permission(value: int) -> str | None:
@@ -166,6 +168,9 @@ class BrokerSettings(ApacheSettings):
     max_transfer_bytes_on_message_in_memory: int = setting(
         4 * 1024 * 1024, "Most bytes in the answer to a pull; Apache's default is 256 KiB.", minimum=1
     )
+    max_msgs_num_batch: int = setting(
+        64, "Most messages the answer to a query by key has.", minimum=1, fixed=True
+    )
     default_query_max_num: int = setting(32, "Most messages a query by key may ask for.", minimum=1)
 
     # Offsets and delays
@@ -205,8 +210,20 @@ class BrokerSettings(ApacheSettings):
     flush_commit_log_thorough_interval: int = setting(
         10_000, "Milliseconds after which even one page is flushed.", minimum=1, fixed=True
     )
+    flush_interval_consume_queue: int = setting(
+        1_000, "Milliseconds between flushes of consume queues.", minimum=1, fixed=True
+    )
+    flush_consume_queue_least_pages: int = setting(
+        2, "Pages that make flushing a consume queue worth it.", fixed=True
+    )
+    flush_consume_queue_thorough_interval: int = setting(
+        60_000, "Milliseconds after which all queues and indexes are flushed.", minimum=1, fixed=True
+    )
     sync_flush_timeout: int = setting(
         5_000, "Milliseconds a SYNC_FLUSH sender waits before FLUSH_DISK_TIMEOUT.", minimum=1, fixed=True
+    )
+    check_crc_on_recover: bool = setting(
+        True, "Check the bodies of the messages recovery reads.", key="checkCRCOnRecover", fixed=True
     )
     message_index_enable: bool = setting(True, "Build the index that queries by key use.", fixed=True)
     max_hash_slot_num: int = setting(
@@ -238,6 +255,30 @@ class BrokerSettings(ApacheSettings):
         """Where ``topics.json`` and the other tables are."""
         return self.store_path_root_dir / "config"
 
+    def store_settings(self) -> StoreSettings:
+        """Return what the store is told."""
+        return StoreSettings(
+            root=self.store_path_root_dir,
+            commit_log_dir=self.store_path_commit_log,
+            mapped_file_size_commit_log=self.mapped_file_size_commit_log,
+            mapped_file_size_consume_queue=self.mapped_file_size_consume_queue,
+            flush_disk_type=self.flush_disk_type,
+            flush_interval_commit_log=self.flush_interval_commit_log,
+            flush_commit_log_least_pages=self.flush_commit_log_least_pages,
+            flush_commit_log_thorough_interval=self.flush_commit_log_thorough_interval,
+            flush_interval_consume_queue=self.flush_interval_consume_queue,
+            flush_consume_queue_least_pages=self.flush_consume_queue_least_pages,
+            flush_consume_queue_thorough_interval=self.flush_consume_queue_thorough_interval,
+            sync_flush_timeout=self.sync_flush_timeout,
+            max_message_size=self.max_message_size,
+            message_index_enable=self.message_index_enable,
+            max_hash_slot_num=self.max_hash_slot_num,
+            max_index_num=self.max_index_num,
+            max_msgs_num_batch=self.max_msgs_num_batch,
+            check_crc_on_recover=self.check_crc_on_recover,
+            delay_levels=DelayLevels(self.message_delay_level),
+        )
+
 
 @dataclass
 class NameServerSettings(ApacheSettings):
@@ -252,8 +293,8 @@ class NameServerSettings(ApacheSettings):
     kv_config_path: Path = setting(
         Path.home() / "namesrv" / "kvConfig.json", "File of the key-value configuration.", fixed=True
     )
-    config_store_path: Path = setting(
-        Path.home() / "namesrv" / "namesrv.properties", "File a changed setting is written to.", fixed=True
+    config_store_path: Path | None = setting(
+        None, "File that changed settings are written to; default: the settings file.", fixed=True
     )
     order_message_enable: bool = setting(False, "Put orderTopicConf into routes.")
     return_order_topic_config_to_broker: bool = setting(

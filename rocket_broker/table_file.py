@@ -78,7 +78,7 @@ class TableFile:
         self._temporary.replace(self.path)
 
     def _back_up(self) -> None:
-        """Give the present content the backup's name, without a moment in which the file itself is missing."""
+        """Give the present content the backup's name too: the file itself is never missing."""
         link = self.path.with_name(self.path.name + ".lnk")
         link.unlink(missing_ok=True)
         try:

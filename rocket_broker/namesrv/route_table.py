@@ -1,0 +1,250 @@
+"""Which brokers are alive and which topics they have.
+
+Four tables, as the seed's checklist names them (B10)::
+
+    cluster     -> broker names
+    broker name -> cluster, {broker id -> address}
+    address     -> when it last registered, over which connection, with which version of its topics
+    topic       -> broker name -> queues and permissions
+
+Whatever ends a broker's life — it unregisters, its connection closes, it falls silent — takes it out of all
+four at once; a topic with no broker left is gone too.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from rocket_remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicRouteData,
+)
+from rocket_remoting.connection import Connection
+
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.settings import MASTER_ID
+
+__all__ = ["LiveBroker", "RouteTable"]
+
+_log = logging.getLogger(__name__)
+
+UNIT_FLAG = 1
+UNIT_SUB_FLAG = 1 << 1
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    """One address that registered.
+
+    Attributes:
+        name: The broker's name.
+        seen: Loop time of its last registration.
+        data_version: The version of its topics then.
+        connection: Over which it registered; the broker is gone when this closes.
+        ha_address: Where its replicas would connect.
+    """
+
+    name: str
+    seen: float
+    data_version: DataVersion
+    connection: Connection
+    ha_address: str
+
+
+class RouteTable:
+    """The routes of all clusters.
+
+    Args:
+        time: The loop's clock, in seconds.
+        forget_missing_topics: A broker's registration takes away those of its topics that it does not list.
+    """
+
+    def __init__(self, time: Callable[[], float], *, forget_missing_topics: bool = False) -> None:
+        self._time = time
+        self.forget_missing_topics = forget_missing_topics
+        self._clusters: dict[str, set[str]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._live: dict[str, LiveBroker] = {}
+        self._topics: dict[str, dict[str, QueueData]] = {}
+
+    def register(
+        self,
+        *,
+        cluster: str,
+        name: str,
+        broker_id: int,
+        address: str,
+        ha_address: str,
+        body: RegisterBrokerBody,
+        connection: Connection,
+    ) -> None:
+        """Make the broker and its topics known, or known to be still there."""
+        self._clusters.setdefault(cluster, set()).add(name)
+        broker = self._brokers.get(name)
+        if broker is None:
+            broker = self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs={})
+        # An address stands under one id only: a replica that became the master keeps no entry as replica.
+        for other in [i for i, known in broker.broker_addrs.items() if known == address and i != broker_id]:
+            del broker.broker_addrs[other]
+        first = broker.broker_addrs.get(broker_id) is None
+        broker.broker_addrs[broker_id] = address
+        wrapper = body.topic_config_serialize_wrapper
+        if broker_id == MASTER_ID and (first or self.is_changed(address, wrapper.data_version)):
+            self._take_topics(name, wrapper.topic_config_table.values())
+        if address not in self._live:
+            _log.info("broker %s of cluster %s registered at %s", name, cluster, address)
+        self._live[address] = LiveBroker(name, self._time(), wrapper.data_version, connection, ha_address)
+
+    def master_of(self, name: str) -> tuple[str, LiveBroker] | None:
+        """Return the living master of the broker name: its address and what it said."""
+        broker = self._brokers.get(name)
+        address = broker.broker_addrs.get(MASTER_ID) if broker is not None else None
+        live = self._live.get(address) if address is not None else None
+        return (address, live) if address is not None and live is not None else None
+
+    def unregister(self, name: str, broker_id: int, address: str) -> None:
+        """Forget the broker at the address, at its own wish."""
+        broker = self._brokers.get(name)
+        if broker is not None and broker.broker_addrs.get(broker_id) == address:
+            _log.info("broker %s at %s unregistered", name, address)
+            self._remove(address)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the brokers that registered over the connection."""
+        for address in [a for a, live in self._live.items() if live.connection is connection]:
+            _log.info("broker %s at %s removed: its connection closed", self._live[address].name, address)
+            self._remove(address)
+
+    def remove_silent(self, seconds: float) -> list[Connection]:
+        """Forget brokers that did not register for so long; return their connections, to be closed."""
+        limit = self._time() - seconds
+        silent = {address: live for address, live in self._live.items() if live.seen < limit}
+        for address, live in silent.items():
+            _log.warning("broker %s at %s removed: silent for more than %g s", live.name, address, seconds)
+            self._remove(address)
+        return [live.connection for live in silent.values()]
+
+    def data_version(self, address: str) -> DataVersion | None:
+        """Return the version of the topics that the broker at the address last registered."""
+        live = self._live.get(address)
+        return live.data_version if live is not None else None
+
+    def is_changed(self, address: str, version: DataVersion) -> bool:
+        """Whether the broker at the address has other topics than it last registered."""
+        known = self.data_version(address)
+        return known is None or known != version
+
+    def touch(self, address: str) -> None:
+        """Note a sign of life of the broker at the address."""
+        live = self._live.get(address)
+        if live is not None:
+            live.seen = self._time()
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Return where the topic is, or None when no living broker has it."""
+        queues = self._topics.get(topic, {})
+        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        return TopicRouteData(queue_datas=list(queues.values()), broker_datas=brokers)
+
+    def cluster_info(self) -> ClusterInfo:
+        """Return all brokers and clusters."""
+        return ClusterInfo(
+            broker_addr_table=self._brokers,
+            cluster_addr_table={cluster: sorted(names) for cluster, names in self._clusters.items()},
+        )
+
+    def topics(self, cluster: str | None = None) -> list[str]:
+        """Return the names of all topics, or of those that a broker of the cluster has."""
+        if cluster is None:
+            return list(self._topics)
+        names = self._clusters.get(cluster, set())
+        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+
+    def topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
+        """Return the topics whose unit flags are as asked; None asks for nothing."""
+
+        def matches(queues: dict[str, QueueData]) -> bool:
+            flags = next(iter(queues.values())).topic_sys_flag
+            return unit in (None, bool(flags & UNIT_FLAG)) and unit_sub in (None, bool(flags & UNIT_SUB_FLAG))
+
+        return [topic for topic, queues in self._topics.items() if queues and matches(queues)]
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """Return the topics every cluster and broker has by its name, and one broker's address."""
+        names = [name for cluster, members in self._clusters.items() for name in (cluster, *sorted(members))]
+        addresses = (a for broker in self._brokers.values() for a in broker.broker_addrs.values())
+        return names, next(addresses, None)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget the topic, everywhere or on the brokers of one cluster, until it is registered again."""
+        queues = self._topics.get(topic, {})
+        for name in list(queues) if cluster is None else self._clusters.get(cluster, set()):
+            queues.pop(name, None)
+        self._drop_empty([topic])
+
+    def wipe_write_perm(self, name: str) -> int:
+        """Take the write permission from the broker's topics; return how many it has."""
+        return self._set_perm(name, lambda perm: perm & ~WRITE)
+
+    def add_write_perm(self, name: str) -> int:
+        """Make the broker's topics readable and writable; return how many it has."""
+        return self._set_perm(name, lambda _: READ | WRITE)
+
+    def _set_perm(self, name: str, change: Callable[[int], int]) -> int:
+        found = [queues[name] for queues in self._topics.values() if name in queues]
+        for queue_data in found:
+            queue_data.perm = change(queue_data.perm)
+        return len(found)
+
+    def _take_topics(self, name: str, configs: Iterable[TopicConfig]) -> None:
+        listed = set()
+        for config in configs:
+            listed.add(config.topic_name)
+            data = QueueData(
+                broker_name=name,
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                topic_sys_flag=config.topic_sys_flag,
+            )
+            queues = self._topics.setdefault(config.topic_name, {})
+            if queues.get(name) != data:
+                _log.info("topic %s: %s", config.topic_name, data)
+                queues[name] = data
+        if self.forget_missing_topics:
+            self._forget(name, [topic for topic in self._topics if topic not in listed])
+
+    def _remove(self, address: str) -> None:
+        live = self._live.pop(address)
+        broker = self._brokers.get(live.name)
+        if broker is None:
+            return
+        for broker_id in [i for i, known in broker.broker_addrs.items() if known == address]:
+            del broker.broker_addrs[broker_id]
+        if not broker.broker_addrs:
+            del self._brokers[live.name]
+            self._leave_clusters(live.name)
+            self._forget(live.name, list(self._topics))
+
+    def _leave_clusters(self, name: str) -> None:
+        for cluster, names in list(self._clusters.items()):
+            names.discard(name)
+            if not names:
+                del self._clusters[cluster]
+
+    def _forget(self, name: str, topics: list[str]) -> None:
+        for topic in topics:
+            self._topics[topic].pop(name, None)
+        self._drop_empty(topics)
+
+    def _drop_empty(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if not self._topics.get(topic, True):
+                del self._topics[topic]
