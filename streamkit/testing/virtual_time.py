@@ -19,12 +19,19 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
-__all__ = ["CALLBACK_GRACE", "DEFAULT_EPOCH_MS", "Stalled", "VirtualClock", "VirtualTime", "VirtualTimeLoop"]
+__all__ = [
+    "CALLBACK_GRACE",
+    "DEFAULT_EPOCH_MS",
+    "StalledError",
+    "VirtualClock",
+    "VirtualTime",
+    "VirtualTimeLoop",
+]
 
 T = TypeVar("T")
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 
 DEFAULT_EPOCH_MS: Final = 1_700_000_000_000
 """Wall-clock time at loop time 0: 14 November 2023, 22:13:20 UTC."""
@@ -35,7 +42,7 @@ CALLBACK_GRACE: Final = 0.02
 _PATIENCE: Final = 1.0
 
 
-class Stalled(RuntimeError):
+class StalledError(RuntimeError):
     """Nothing is scheduled and no job runs: the loop would wait for ever."""
 
 
@@ -110,7 +117,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             waited, self._stalled_for = self._stalled_for, self._stalled_for + _PATIENCE
             if waited == 0.0:
                 return _PATIENCE
-            raise Stalled(f"nothing is scheduled and no job runs, but these tasks wait: {self._waiting()}")
+            raise StalledError(
+                f"nothing is scheduled and no job runs, but these tasks wait: {self._waiting()}"
+            )
         self._stalled_for = 0.0
         if timeout is not None:
             self._now += timeout
@@ -120,17 +129,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return ", ".join(sorted(task.get_name() for task in asyncio.all_tasks(self))) or "none"
 
     def call_soon_threadsafe(
-        self, callback: Callable[..., object], *args: Any, **kwargs: Any
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Schedule ``callback`` from any thread, as asyncio does."""
         self._stalled_for = 0.0
         ident = threading.get_ident()
         if ident in self._job_threads:
             self._called_back.add(ident)
-        return super().call_soon_threadsafe(callback, *args, **kwargs)
+        return super().call_soon_threadsafe(callback, *args, context=context)
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: Executor | None, func: Callable[..., T], *args: Any
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """Run ``func`` in a thread; the clock stands still until it is done."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streamkit.testing.virtual_time import DEFAULT_EPOCH_MS, Stalled, VirtualTime
+from streamkit.testing.virtual_time import DEFAULT_EPOCH_MS, StalledError, VirtualTime
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_waiting_for_what_can_never_come_is_an_error(time: VirtualTime) -> None:
     async def main() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Stalled, match="these tasks wait"):
+    with pytest.raises(StalledError, match="these tasks wait"):
         time.run(main())
 
 
