@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from contextvars import Context
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
