@@ -27,7 +27,7 @@ All numbers are signed and big-endian. This module does no I/O.
 import struct
 import zlib
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rocket_remoting.compression import DEFAULT_LIMIT
 from rocket_remoting.compression import decompress as decompress_body
@@ -80,6 +80,22 @@ class RecordHeader(NamedTuple):
     body_length: int
     topic: str
     properties: bytes
+
+
+class RecordSource(Protocol):
+    """A message that can be packed into a record."""
+
+    topic: str
+    queue_id: int
+    body: Buffer
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: Host
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
 
 
 def body_crc32(body: Buffer) -> int:
@@ -156,6 +172,71 @@ def encode_record(
             f"a number does not fit the record of a message to {topic}: {error}"
         ) from None
     return b"".join((head, body, topic_field, _SHORT.pack(len(properties)), properties))
+
+
+def pack_record_into(
+    buffer: memoryview,
+    position: int,
+    space: int,
+    message: RecordSource,
+    *,
+    queue_offset: int,
+    commit_log_offset: int,
+    store_timestamp: int,
+) -> int:
+    """The size of the message's version 1 record, now at `position` unless it is larger than `space`.
+
+    It is what `encode_record` makes, without the copy. The head is written last: until then there is no record,
+    whatever happens to this process meanwhile.
+
+    Raises:
+        LocalProtocolError: A number, the topic or the properties do not fit their fields; no record is there.
+    """
+    born, store = _pack_host(message.born_host), _pack_host(message.store_host)
+    hosts = (len(born) == 20) | (len(store) == 20) << 1
+    fixed = _FIXED[hosts]
+    body, properties = message.body, message.properties
+    topic_field = _topic_field(message.topic)
+    if len(properties) > MAX_PROPERTIES_LENGTH or len(topic_field) > 128:
+        raise LocalProtocolError(
+            f"a topic of {len(topic_field) - 1} and properties of {len(properties)} bytes: at most 127 and"
+            f" {MAX_PROPERTIES_LENGTH} can be stored"
+        )
+    tail = topic_field + _SHORT.pack(len(properties)) + properties
+    body_length = len(body)
+    body_position = position + fixed.size
+    tail_position = body_position + body_length
+    end = tail_position + len(tail)
+    if end - position > space:
+        return end - position
+    buffer[body_position:tail_position] = body
+    buffer[tail_position:end] = tail
+    try:
+        fixed.pack_into(
+            buffer,
+            position,
+            end - position,
+            MAGIC_V1,
+            zlib.crc32(body) & 0x7FFFFFFF,
+            message.queue_id,
+            message.flag,
+            queue_offset,
+            commit_log_offset,
+            (message.sys_flag & ~_HOST_FLAGS) | hosts << 4,
+            message.born_timestamp,
+            born,
+            store_timestamp,
+            store,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            body_length,
+        )
+    except struct.error as error:
+        _SIZE_AND_MAGIC.pack_into(buffer, position, 0, 0)
+        raise LocalProtocolError(
+            f"a number does not fit the record of a message to {message.topic}: {error}"
+        ) from None
+    return end - position
 
 
 def read_size_and_magic(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
