@@ -54,23 +54,20 @@ class ApacheBroker:
         *,
         settings: Mapping[str, str] | None = None,
         store: Path | None = None,
-        name_server: str | None = None,
-        broker_port: int | None = None,
+        ports: tuple[int, int] | None = None,
     ) -> None:
         """Start both and return when the broker is registered.
 
         Args:
             settings: Further `broker.conf` lines.
             store: A store directory that outlives the broker; by default a temporary one.
-            name_server: Where the broker registers instead (a recording proxy); by default its own.
-            broker_port: The broker's port, to come back on it after a stop; by default a free one.
+            ports: The name server's port and the broker's, to come back on them; by default free ones.
         """
         self.version = version
         self._settings = {**BROKER_CONF, **(settings or {})}
-        self._registers_at = name_server
         self._home = Path(tempfile.mkdtemp(prefix=f"apache-{version}-"))
         self.store = store or self._home / "store"
-        self._process = self._start(broker_port)
+        self._process = self._start(ports)
 
     def __repr__(self) -> str:
         """Name the version and the addresses."""
@@ -102,11 +99,10 @@ class ApacheBroker:
         self._process.kill()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _start(self, broker_port: int | None) -> JavaProcess:
+    def _start(self, ports: tuple[int, int] | None) -> JavaProcess:
         attempts = START_ATTEMPTS
         while True:
-            ports = free_ports(broker_port)
-            process = self._launch(*ports)
+            process = self._launch(*(ports or free_ports()))
             try:
                 process.await_line("READY", timeout=90)
             except (TimeoutError, subprocess.SubprocessError):
@@ -128,7 +124,7 @@ class ApacheBroker:
         }
         broker_conf = {
             "listenPort": str(broker_port),
-            "namesrvAddr": self._registers_at or self.name_server,
+            "namesrvAddr": self.name_server,
             "storePathRootDir": str(self.store),
             "storePathCommitLog": str(self.store / "commitlog"),
             **self._settings,
@@ -150,13 +146,13 @@ class ApacheBroker:
         )
 
 
-def free_ports(broker_port: int | None = None) -> tuple[int, int]:
+def free_ports() -> tuple[int, int]:
     """Return a port for a name server and one for a broker whose neighbours −2 and +1 are free too.
 
     They lie below the range from which the system serves outgoing connections.
     """
     for _ in range(200):
-        broker = broker_port or random.randrange(20_000, 32_000)
+        broker = random.randrange(20_000, 32_000)
         name_server = random.randrange(20_000, 32_000)
         with ExitStack() as stack:
             try:

@@ -1,6 +1,7 @@
 """Apache's own Java client, driven from Python.
 
-`JavaClient` is one JVM with any number of producers and consumers. It runs `java/streamkit/peer/PeerClient.java`, which tells how commands and events look on the pipe.
+`JavaClient` is one JVM with any number of producers and consumers. It runs
+`java/streamkit/peer/PeerClient.java`, which tells how commands and events look on the pipe.
 """
 
 import base64
