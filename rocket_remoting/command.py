@@ -171,8 +171,8 @@ class RemotingCommand:
         """The header fields as `type_`.
 
         Raises:
-            RemoteProtocolError: A required field is missing, or a value is not of its type; the text names the
-                field and the request.
+            RemoteProtocolError: A required field is missing, or a value is not of its type; the text names
+                the field and the request.
         """
         if type(self._header) is type_:
             return self._header

@@ -30,8 +30,8 @@ class FrameDecoder:
         max_frame: Most bytes of a frame, its length field included.
     """
 
-    # Invariant: bytes between _start and _end of _view are received and not decoded, and no whole frame is among
-    # them when `received` returns.
+    # Invariant: bytes between _start and _end of _view are received and not decoded; when `received` returns,
+    # no whole frame is among them.
     __slots__ = ("_end", "_max_frame", "_start", "_view", "failure")
 
     BUFFER_SIZE = 64 * 1024
