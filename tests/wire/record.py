@@ -56,8 +56,12 @@ class Frame:
 
     def answers(self, request: "Frame") -> bool:
         """Whether it is the answer to `request`."""
-        opaque = self.expect["opaque"] == request.expect["opaque"]
-        return self.is_response and self.connection == request.connection and opaque
+        return (
+            self.is_response
+            and self.from_client != request.from_client
+            and self.connection == request.connection
+            and self.expect["opaque"] == request.expect["opaque"]
+        )
 
 
 def parse(data: bytes) -> dict[str, Any]:
