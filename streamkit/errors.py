@@ -7,6 +7,7 @@
     │   └── ConfigurationErrors       all that is wrong at one start, in one report
     ├── ExpressionError               source, position
     ├── BinderError                   binder, binding
+    │   └── BinderUnavailable         the system is away; the framework tries again
     ├── MessagingError                failed_message
     │   ├── MessageDispatchingError   nobody was there to take the message
     │   │   └── NoSubscriberError
@@ -114,6 +115,10 @@ class BinderError(StreamkitError):
         super().__init__(text)
         self.binder = binder
         self.binding = binding
+
+
+class BinderUnavailable(BinderError):
+    """The messaging system cannot be reached now; what was asked is worth another try later."""
 
 
 class MessagingError(StreamkitError):

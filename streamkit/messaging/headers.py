@@ -24,6 +24,8 @@ DELAY = "streamkit_delay"
 """timedelta, or a number of seconds: deliver that much later."""
 DELIVER_AT = "streamkit_deliver_at"
 """An aware datetime, or milliseconds since 1970: deliver then."""
+DELAY_LEVEL = "DELAY"
+"""int or its text: deliver after that entry of the broker's table of delays, counted from 1."""
 PARTITION = "scst_partition"
 """int: the partition chosen for an outgoing message, or the one an incoming message came from."""
 PARTITION_OVERRIDE = "scst_partitionOverride"
@@ -105,6 +107,10 @@ class MessageHeaders(Mapping[str, object]):
         if values.get(CONTENT_TYPE) == content_type:
             return self
         return MessageHeaders.adopt({**values, CONTENT_TYPE: content_type})
+
+    def annotated(self, name: str, value: object) -> "MessageHeaders":
+        """The headers of the same message, id and timestamp included, with one more."""
+        return MessageHeaders.adopt({**self._values, name: value})
 
     def user_values(self) -> dict[str, object]:
         """A new dictionary of all headers but `id` and `timestamp`."""
