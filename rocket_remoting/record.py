@@ -186,8 +186,8 @@ def pack_record_into(
 ) -> int:
     """The size of the message's version 1 record, now at `position` unless it is larger than `space`.
 
-    It is what `encode_record` makes, without the copy. The head is written last: until then there is no record,
-    whatever happens to this process meanwhile.
+    It is what `encode_record` makes, without the copy. The head is written last: until then there is no
+    record, whatever happens to this process meanwhile.
 
     Raises:
         LocalProtocolError: A number, the topic or the properties do not fit their fields; no record is there.
