@@ -1,0 +1,125 @@
+"""The command ``streamkit``: a door to commands that live with what they command.
+
+Commands are found by the entry-point group ``streamkit.commands`` and imported when they are run, so that
+``streamkit --help`` is quick whatever is installed. Its one-line texts are the first sentences of the
+commands' docstrings, read from their source without importing it.
+"""
+
+import ast
+import importlib.util
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+__all__ = ["main"]
+
+COMMANDS = "streamkit.commands"
+PROGRAM = "streamkit"
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are entry points, loaded one at a time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, sorted."""
+        return sorted({*super().list_commands(ctx), *_entry_points()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command, or return None when there is none of this name."""
+        built_in = super().get_command(ctx, cmd_name)
+        if built_in is not None:
+            return built_in
+        entry = _entry_points().get(cmd_name)
+        if entry is None:
+            return None
+        try:
+            command = entry.load()
+        except ImportError as e:
+            raise click.ClickException(f"the command {cmd_name} ({entry.value}) cannot be loaded: {e}") from e
+        if not isinstance(command, click.Command):
+            raise click.ClickException(f"{entry.value} is no click command, so {cmd_name} cannot be run")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl(self._described(ctx))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that begin so, without importing any command."""
+        names = [item for item in self._described(ctx) if item[0].startswith(incomplete)]
+        items = [CompletionItem(name, help=text) for name, text in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
+    def _described(self, ctx: click.Context) -> list[tuple[str, str]]:
+        entries = _entry_points()
+        return [(name, self._short_help(name, entries)) for name in self.list_commands(ctx)]
+
+    def _short_help(self, name: str, entries: dict[str, EntryPoint]) -> str:
+        built_in = self.commands.get(name)
+        return built_in.get_short_help_str(100) if built_in is not None else _short_help(entries[name])
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=COMMANDS)}
+
+
+def _short_help(entry: EntryPoint) -> str:
+    """Return the first sentence of the command's docstring, or nothing when its source is not to be had."""
+    try:
+        spec = importlib.util.find_spec(entry.module)
+        if spec is None or spec.origin is None:
+            return ""
+        tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+    except (ImportError, OSError, SyntaxError, ValueError):
+        return ""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == entry.attr:
+            text = (ast.get_docstring(node) or "").partition("\n\n")[0]
+            return " ".join(text.split()).partition(". ")[0].rstrip(".")
+    return ""
+
+
+def _version() -> str:
+    try:
+        return version(PROGRAM)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        click.echo(f"{PROGRAM} {_version()}")
+        ctx.exit()
+
+
+@click.group(name=PROGRAM, cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """Spring Cloud Stream's programming model for Python, and the RocketMQ broker that comes with it."""
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes streamkit's commands and options in your shell.
+
+    \b
+    bash: streamkit completion bash >> ~/.bashrc
+    zsh:  streamkit completion zsh >> ~/.zshrc
+    fish: streamkit completion fish > ~/.config/fish/completions/streamkit.fish
+    """
+    maker = get_completion_class(shell)
+    if maker is None:
+        raise click.ClickException(f"this version of click completes nothing in {shell}")
+    variable = f"_{PROGRAM.upper()}_COMPLETE"
+    click.echo(maker(main, {}, PROGRAM, variable).source())

@@ -1,0 +1,95 @@
+"""The command ``streamkit``: lists what is installed, imports only what is run."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A distribution with two commands: one that tells when it is imported, one that cannot be."""
+    (tmp_path / "zoo_tools.py").write_text(
+        "import click\n"
+        "print('zoo_tools is imported')\n"
+        "@click.command()\n"
+        "@click.option('--kind')\n"
+        "def feed(kind):\n"
+        '    """Feed the animals. Not after midnight.\n\n    At all."""\n'
+        "    print('fed', kind)\n"
+    )
+    info = tmp_path / "zoo-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zoo\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[streamkit.commands]\nfeed = zoo_tools:feed\nbroken = zoo_missing:run\nmodule = zoo_tools:click\n"
+    )
+    return tmp_path
+
+
+def streamkit(*arguments: str, path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(path), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, "-m", "streamkit.cli", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=path,
+        env=os.environ | {"PYTHONPATH": paths} | environment,
+    )
+
+
+def test_help_shows_each_command_with_its_first_sentence_without_importing_it(installed: Path) -> None:
+    """The list of commands costs nothing, whatever is installed."""
+    done = streamkit("--help", path=installed)
+    assert done.returncode == 0
+    assert "feed        Feed the animals\n" in done.stdout
+    assert "broken" in done.stdout
+    assert "imported" not in done.stdout
+
+
+def test_a_command_runs_with_its_arguments(installed: Path) -> None:
+    """The entry point's command is imported and gets what follows its name."""
+    done = streamkit("feed", "--kind", "tiger", path=installed)
+    assert done.stdout == "zoo_tools is imported\nfed tiger\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("broken", "the command broken (zoo_missing:run) cannot be loaded: No module named 'zoo_missing'"),
+        ("module", "zoo_tools:click is no click command"),
+        ("fed", "No such command 'fed'"),
+    ],
+)
+def test_a_command_that_cannot_be_run_is_a_clear_error(installed: Path, command: str, message: str) -> None:
+    """No traceback, but the entry point and what is wrong with it."""
+    done = streamkit(command, path=installed)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_prints_a_script_for_the_shell(installed: Path, shell: str) -> None:
+    """The script calls streamkit back for the words."""
+    done = streamkit("completion", shell, path=installed)
+    assert done.returncode == 0
+    assert f"_STREAMKIT_COMPLETE={shell}_complete" in done.stdout
+
+
+def test_completing_a_command_does_not_import_it(installed: Path) -> None:
+    """The shell gets the names and texts as quickly as help does."""
+    done = streamkit(
+        path=installed, _STREAMKIT_COMPLETE="zsh_complete", COMP_WORDS="streamkit fe", COMP_CWORD="1"
+    )
+    assert done.stdout.splitlines() == ["plain", "feed", "Feed the animals"]
+
+
+def test_the_version_is_that_of_the_installed_distribution(installed: Path) -> None:
+    """``--version`` names the program and a version."""
+    assert streamkit("--version", path=installed).stdout.startswith("streamkit ")
