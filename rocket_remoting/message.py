@@ -5,7 +5,8 @@ attributes here read and write those. Nothing here touches the wire: `record` an
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from rocket_remoting.message_id import create_offset_id
 from rocket_remoting.properties import (
@@ -24,7 +25,7 @@ Host = tuple[str, int]
 _NO_HOST: Host = ("0.0.0.0", 0)
 
 
-class MessageQueue(NamedTuple):
+class MessageQueue(msgspec.Struct, frozen=True, order=True, gc=False, rename="camel"):
     """One queue of a topic on one broker; sorts as Java's ``compareTo``: topic, broker, id."""
 
     topic: str

@@ -1,0 +1,208 @@
+"""Bodies about topics, brokers and where they are: between clients, brokers and name servers."""
+
+import struct
+import zlib
+from enum import StrEnum
+
+import msgspec
+
+from rocket_remoting.bodies.json_body import Body, KeyedBody, decode_body, encode_body
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
+
+_INT = struct.Struct(">i")
+_UNPACKED_LIMIT = 256 * 1024 * 1024
+
+
+class TopicFilterType(StrEnum):
+    """How many tags a message of the topic may have."""
+
+    SINGLE_TAG = "SINGLE_TAG"
+    MULTI_TAG = "MULTI_TAG"
+
+
+class DataVersion(Body, kw_only=True):
+    """Which state of a table this is; equal versions, equal tables.
+
+    Attributes:
+        state_version: A controller's epoch (5.x).
+        timestamp: Milliseconds of the last change.
+        counter: Number of changes.
+    """
+
+    state_version: int = 0
+    timestamp: int
+    counter: int
+
+    def next(self, now_ms: int) -> "DataVersion":
+        """The version after one more change."""
+        return DataVersion(state_version=self.state_version, timestamp=now_ms, counter=self.counter + 1)
+
+
+class TopicConfig(Body, kw_only=True, omit_defaults=False):
+    """A topic's settings on one broker; written whole, as Apache's brokers do.
+
+    Attributes:
+        perm: The ``PERM_*`` bits of `sys_flag`.
+        topic_sys_flag: The ``TOPIC_*`` bits of `sys_flag`.
+        order: Whether its queues are listed by the order configuration.
+        attributes: 5.x's further settings, ``message.type`` for one.
+    """
+
+    topic_name: str
+    read_queue_nums: int = 16
+    write_queue_nums: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    topic_filter_type: TopicFilterType = TopicFilterType.SINGLE_TAG
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TopicConfigSerializeWrapper(Body, kw_only=True):
+    """A broker's topics; also ``config/topics.json``."""
+
+    topic_config_table: dict[str, TopicConfig]
+    data_version: DataVersion
+
+
+class RegisterBrokerBody(Body, kw_only=True):
+    """What a broker reports of itself beside its addresses."""
+
+    topic_config_serialize_wrapper: TopicConfigSerializeWrapper
+    filter_server_list: list[str] = msgspec.field(default_factory=list)
+
+
+class KVTable(Body, kw_only=True):
+    """Texts by name: runtime information, a namespace of the KV configuration, order configurations."""
+
+    table: dict[str, str]
+
+
+class QueueData(Body, kw_only=True):
+    """A topic's queues on one broker name."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+
+class BrokerData(KeyedBody, kw_only=True):
+    """The addresses of one broker name, by broker id; id 0 is the master."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str]
+    zone_name: str | None = None
+    enable_acting_master: bool | None = None
+
+
+class TopicRouteData(KeyedBody, kw_only=True):
+    """Where a topic's queues are."""
+
+    order_topic_conf: str | None = None
+    queue_datas: list[QueueData]
+    broker_datas: list[BrokerData]
+    filter_server_table: dict[str, list[str]] = msgspec.field(default_factory=dict)
+
+
+class ClusterInfo(KeyedBody, kw_only=True):
+    """All brokers that a name server knows, and which clusters they are in."""
+
+    broker_addr_table: dict[str, BrokerData]
+    cluster_addr_table: dict[str, set[str]]
+
+
+class BrokerMemberGroup(KeyedBody, kw_only=True):
+    """The addresses of one broker name, as GET_BROKER_MEMBER_GROUP (901) asks for them inside its answer."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str]
+
+
+class TopicList(Body, kw_only=True):
+    """Names of topics; with a broker's address where system topics are asked for."""
+
+    topic_list: set[str]
+    broker_addr: str | None = None
+
+
+def encode_register_broker_body(body: RegisterBrokerBody, *, compressed: bool = False) -> bytes:
+    """The body of REGISTER_BROKER (103).
+
+    ::
+
+        plain       JSON
+        compressed  zlib of | length 4 | data version, JSON | number of topics 4 |
+                            for each: | length 4 | name read write perm filter [attributes], with blanks |
+                            | length 4 | filter servers, JSON |
+    """
+    if not compressed:
+        return encode_body(body)
+    wrapper = body.topic_config_serialize_wrapper
+    parts = [encode_body(wrapper.data_version)]
+    for config in wrapper.topic_config_table.values():
+        attributes = msgspec.json.encode(config.attributes).decode() if config.attributes else "{}"
+        parts.append(
+            f"{config.topic_name} {config.read_queue_nums} {config.write_queue_nums} {config.perm}"
+            f" {config.topic_filter_type} {attributes}".encode()
+        )
+    parts.append(msgspec.json.encode(body.filter_server_list))
+    blocks = [_INT.pack(len(part)) + part for part in parts]
+    blocks.insert(1, _INT.pack(len(wrapper.topic_config_table)))
+    return zlib.compress(b"".join(blocks))
+
+
+def decode_register_broker_body(data: bytes | memoryview, *, compressed: bool = False) -> RegisterBrokerBody:
+    """What `encode_register_broker_body` or Apache's broker has written.
+
+    Raises:
+        RemoteProtocolError: It cannot be read.
+    """
+    if not compressed:
+        return decode_body(data, RegisterBrokerBody)
+    unpacker = zlib.decompressobj()
+    try:
+        unpacked = unpacker.decompress(data, _UNPACKED_LIMIT)
+        version_json, position = _block(unpacked, 0)
+        (number,) = _INT.unpack_from(unpacked, position)
+        position += _INT.size
+        table: dict[str, TopicConfig] = {}
+        for _ in range(number):
+            text, position = _block(unpacked, position)
+            config = _parse_topic_config(text.decode())
+            table[config.topic_name] = config
+        servers_json, _ = _block(unpacked, position)
+        servers = msgspec.json.decode(servers_json, type=list[str] | None) or []
+    except (zlib.error, struct.error, msgspec.MsgspecError, ValueError) as error:
+        raise RemoteProtocolError(f"a compressed RegisterBrokerBody of {len(data)} bytes: {error}") from None
+    version = decode_body(version_json, DataVersion)
+    wrapper = TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)
+    return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=servers)
+
+
+def _block(data: bytes, position: int) -> tuple[bytes, int]:
+    (length,) = _INT.unpack_from(data, position)
+    end = position + _INT.size + length
+    if length < 0 or end > len(data):
+        raise ValueError(f"a block of {length} bytes at {position} of {len(data)}")
+    return data[position + _INT.size : end], end
+
+
+def _parse_topic_config(text: str) -> TopicConfig:
+    fields = text.split(" ", 5)
+    if len(fields) < 5:
+        raise ValueError(f"a topic's settings with {len(fields)} of 5 fields: {text[:80]!r}")
+    return TopicConfig(
+        topic_name=fields[0],
+        read_queue_nums=int(fields[1]),
+        write_queue_nums=int(fields[2]),
+        perm=int(fields[3]),
+        topic_filter_type=TopicFilterType(fields[4]),
+        attributes=msgspec.json.decode(fields[5], type=dict[str, str])
+        if len(fields) > 5 and fields[5]
+        else {},
+    )
