@@ -1,0 +1,217 @@
+"""Which consumers are alive, by group, and what each group is subscribed to.
+
+Members of a group divide its queues among themselves, each by itself: so they must all know of each other,
+and must all want the same. The table tells every member at once when one joins or leaves, and warns when two
+members want different things, which loses messages silently: each broker filters a queue for the whole group
+by the subscription that was told last.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from rocket_remoting.connection import Connection
+
+from rocket_broker.client_channel import ClientChannel
+from rocket_broker.loop_time import loop_time
+from rocket_broker.subscription import Subscription
+from rocket_remoting.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.headers import NotifyConsumerIdsChangedRequestHeader
+
+__all__ = ["ConsumerGroup", "ConsumerTable"]
+
+_log = logging.getLogger(__name__)
+
+Wants = Mapping[str, tuple[str, str | None]]
+"""What a member subscribed to: topic -> (kind of expression, expression)."""
+
+
+class ConsumerGroup:
+    """The live members of one group and what they are subscribed to.
+
+    Attributes:
+        consume_type: Push or pull, as the last heartbeat said.
+        message_model: Clustering or broadcasting, likewise.
+        consume_from_where: Where a member without an offset begins, likewise.
+        subscriptions: Topic -> subscription, the newest that any member told.
+    """
+
+    __slots__ = (
+        "_members",
+        "_wants",
+        "consume_from_where",
+        "consume_type",
+        "message_model",
+        "name",
+        "notify",
+        "subscriptions",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.consume_type: ConsumeType | None = None
+        self.message_model: MessageModel | None = None
+        self.consume_from_where: ConsumeFromWhere | None = None
+        self.notify = True
+        self.subscriptions: dict[str, Subscription] = {}
+        self._members: dict[Connection, ClientChannel] = {}
+        self._wants: dict[Connection, Wants] = {}
+
+    def members(self) -> list[ClientChannel]:
+        """Return the live members in the order they joined."""
+        return list(self._members.values())
+
+    def client_ids(self) -> list[str]:
+        """Return the members' ids, each once: who reconnects is here twice until the old socket ends."""
+        return list(dict.fromkeys(member.client_id for member in self._members.values()))
+
+    def find(self, client_id: str) -> ClientChannel | None:
+        """Return the member with this id; of two, the one that joined last."""
+        return next((m for m in reversed(self._members.values()) if m.client_id == client_id), None)
+
+    def join(self, client: ClientChannel, data: ConsumerData) -> bool:
+        """Take a member's heartbeat; return whether members or subscribed topics changed by it."""
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        known = self._members.get(client.connection)
+        changed = known is None
+        if known is None or known.client_id != client.client_id:
+            self._members[client.connection] = client
+        else:
+            known.seen = client.seen
+        self._compare(client, data.subscription_data_set)
+        return self._subscribe(data.subscription_data_set) or changed
+
+    def leave(self, connection: Connection) -> ClientChannel | None:
+        """Forget the member on this connection and return it."""
+        self._wants.pop(connection, None)
+        return self._members.pop(connection, None)
+
+    def _subscribe(self, told: Iterable[SubscriptionData]) -> bool:
+        changed = False
+        topics = set()
+        for data in told:
+            topics.add(data.topic)
+            old = self.subscriptions.get(data.topic)
+            if old is None or data.sub_version > old.data.sub_version:
+                self.subscriptions[data.topic] = Subscription.of(data)
+                changed |= old is None
+        for topic in self.subscriptions.keys() - topics:
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
+    def _compare(self, client: ClientChannel, told: Iterable[SubscriptionData]) -> None:
+        """Warn when the member wants something else than another member, once for each change of its mind."""
+        wants = {data.topic: (data.expression_type or "TAG", data.sub_string) for data in told}
+        if self._wants.get(client.connection) == wants:
+            return
+        self._wants[client.connection] = wants
+        for connection, others in self._wants.items():
+            other = self._members[connection]
+            if others != wants and other.client_id != client.client_id:
+                _log.warning(
+                    "consumer group %s: its members subscribe to different things and will miss messages: "
+                    "%s wants %s, %s wants %s. Give each its own group, or the same subscription",
+                    self.name, other.client_id, _told(others), client.client_id, _told(wants),
+                )  # fmt: skip
+                return
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"ConsumerGroup({self.name!r}, {self.client_ids()}, {sorted(self.subscriptions)})"
+
+
+class ConsumerTable:
+    """All groups with a live member."""
+
+    def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
+        self._time = time
+        self._groups: dict[str, ConsumerGroup] = {}
+        self.notify_enabled: Callable[[], bool] = lambda: True
+
+    def get(self, group: str) -> ConsumerGroup | None:
+        """Return the group, if it has a live member."""
+        return self._groups.get(group)
+
+    def register(self, client: ClientChannel, data: ConsumerData, *, notify: bool = True) -> bool:
+        """Take a member's heartbeat; tell all members if it changed the group, and return whether it did."""
+        group = self._groups.get(data.group_name)
+        if group is None:
+            group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
+        client.seen = self._time()
+        group.notify = notify
+        changed = group.join(client, data)
+        if changed:
+            _log.info("consumer group %s: members %s, topics %s", group.name, group.client_ids(),
+                      sorted(group.subscriptions))  # fmt: skip
+            self._tell(group)
+        return changed
+
+    def unregister(self, group_name: str, connection: Connection) -> None:
+        """Forget the group's member on this connection and tell the others."""
+        group = self._groups.get(group_name)
+        if group is None:
+            return
+        left = group.leave(connection)
+        if left is None:
+            return
+        if not group:
+            del self._groups[group_name]
+        _log.info("consumer group %s: %r left", group_name, left)
+        self._tell(group)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget every member on this connection and tell the others of its groups."""
+        for name in list(self._groups):
+            self.unregister(name, connection)
+
+    def remove_silent(self, seconds: float) -> list[Connection]:
+        """Forget members without a heartbeat for so long; return the connections to close."""
+        limit = self._time() - seconds
+        silent = [
+            (name, member) for name, group in self._groups.items() for member in group.members()
+            if member.seen < limit
+        ]  # fmt: skip
+        for name, member in silent:
+            _log.warning("consumer group %s: no heartbeat from %r, forgotten", name, member)
+            self.unregister(name, member.connection)
+        return [member.connection for _, member in silent]
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Return the groups with a live member subscribed to the topic."""
+        return {name for name, group in self._groups.items() if topic in group.subscriptions}
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        if not (group.notify and self.notify_enabled()):
+            return
+        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
+        for member in group.members():
+            if not member.connection.is_closed:
+                member.connection.invoke_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+
+def _told(wants: Wants) -> str:
+    return (
+        "{"
+        + ", ".join(f"{topic}: {expression or '*'}" for topic, (_, expression) in sorted(wants.items()))
+        + "}"
+    )

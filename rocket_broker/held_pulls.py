@@ -1,0 +1,160 @@
+"""Long polling: pulls that found nothing and wait for a message.
+
+A held pull ends in one of four ways: a message it wants arrives, its time is up, its connection closes, or a
+look every five seconds finds that something lies behind its offset after all. In the first, second and fourth
+case it is run again, as a pull that may not be held any more, and that answers it.
+
+Messages that arrive in one turn of the loop wake a pull once, after the last of them: one answer carries them
+all.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Protocol, TypeVar
+
+from rocket_remoting.connection import Connection
+
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import PullMessageRequestHeader
+
+__all__ = ["CHECK_SECONDS", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]
+
+CHECK_SECONDS = 5.0
+MAX_HELD_PER_CONNECTION = 65_536
+_MAX_SECONDS = 24 * 3600.0
+
+QueueKey = tuple[str, int]
+K = TypeVar("K", bound=Hashable)
+
+
+class Offsets(Protocol):
+    """What the five-second look needs of the store."""
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset the queue's next message will have."""
+
+
+class HeldPull:
+    """One pull that waits: who asked, what for, the tags it wants (None: all), and how it is run again."""
+
+    __slots__ = ("codes", "command", "connection", "header", "resume", "timer")
+
+    def __init__(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        codes: frozenset[int] | None,
+        resume: "Callable[[HeldPull], None]",
+    ) -> None:
+        self.connection = connection
+        self.command = command
+        self.header = header
+        self.codes = codes
+        self.resume = resume
+        self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def key(self) -> QueueKey:
+        """The queue it waits at."""
+        return self.header.topic, self.header.queue_id
+
+    def __repr__(self) -> str:
+        return f"HeldPull({self.header.consumer_group!r} at {self.key} from {self.header.queue_offset})"
+
+
+class HeldPulls:
+    """All pulls that wait, by queue and by connection."""
+
+    def __init__(self, store: Offsets) -> None:
+        self._store = store
+        # Dicts for sets: pulls are woken in the order they came, whatever their addresses in memory.
+        self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
+        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._awake: list[HeldPull] = []
+        self._check: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look every five seconds for pulls that an arrival failed to wake."""
+        self._check = asyncio.get_running_loop().call_later(CHECK_SECONDS, self._look)
+
+    def stop(self) -> None:
+        """Forget every held pull without an answer: their connections are closing."""
+        if self._check is not None:
+            self._check.cancel()
+            self._check = None
+        for connection in list(self._by_connection):
+            self.connection_closed(connection)
+        self._awake.clear()
+
+    def hold(self, pull: HeldPull, seconds: float) -> bool:
+        """Keep the pull for at most so long; False when its connection already has too many."""
+        held = self._by_connection.setdefault(pull.connection, {})
+        if len(held) >= MAX_HELD_PER_CONNECTION:
+            return False
+        held[pull] = None
+        self._by_queue.setdefault(pull.key, {})[pull] = None
+        delay = min(max(seconds, 0.0), _MAX_SECONDS)
+        pull.timer = asyncio.get_running_loop().call_later(delay, self._time_up, pull)
+        return True
+
+    def message_arrived(
+        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, store_timestamp: int
+    ) -> None:
+        """Wake the pulls that want this message; the store calls this for every one it appends."""
+        held = self._by_queue.get((topic, queue_id))
+        if held is None:
+            return
+        wanted = [
+            pull for pull in held
+            if queue_offset >= pull.header.queue_offset and (pull.codes is None or tags_code in pull.codes)
+        ]  # fmt: skip
+        for pull in wanted:
+            self._wake(pull)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the connection's pulls: nobody waits for their answers."""
+        for pull in list(self._by_connection.get(connection, ())):
+            self._forget(pull)
+
+    def _wake(self, pull: HeldPull) -> None:
+        self._forget(pull)
+        if not self._awake:
+            asyncio.get_running_loop().call_soon(self._run_awake)
+        self._awake.append(pull)
+
+    def _run_awake(self) -> None:
+        awake, self._awake = self._awake, []
+        for pull in awake:
+            if not pull.connection.is_closed:
+                pull.resume(pull)
+
+    def _time_up(self, pull: HeldPull) -> None:
+        self._forget(pull)
+        if not pull.connection.is_closed:
+            pull.resume(pull)
+
+    def _look(self) -> None:
+        self.start()
+        for (topic, queue_id), held in list(self._by_queue.items()):
+            end = self._store.max_offset(topic, queue_id)
+            for pull in [pull for pull in held if pull.header.queue_offset < end]:
+                self._wake(pull)
+
+    def _forget(self, pull: HeldPull) -> None:
+        if pull.timer is not None:
+            pull.timer.cancel()
+            pull.timer = None
+        _discard(self._by_queue, pull.key, pull)
+        _discard(self._by_connection, pull.connection, pull)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_queue.values()))
+
+
+def _discard(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
+    held = table.get(key)
+    if held is not None:
+        held.pop(pull, None)
+        if not held:
+            del table[key]

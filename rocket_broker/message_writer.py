@@ -1,0 +1,189 @@
+"""From a message with its properties to a record in the store, through the schedule topic if it is delayed.
+
+A delayed message is stored under `SCHEDULE_TOPIC`, in the queue of its level; where it belongs stands in its
+properties ``REAL_TOPIC`` and ``REAL_QID``. The consume queue's tag field then holds the time it is due.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rocket_broker.refusal import Refusal
+from rocket_broker.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutResult, StoreMessage
+from rocket_remoting.batch import BatchEntry
+from rocket_remoting.clock import Clock
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.java_hash import java_hash
+from rocket_remoting.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    PROPERTY_WAIT_STORE_MSG_OK,
+    decode_properties,
+)
+
+__all__ = ["Host", "MessageWriter", "properties_text"]
+
+Host = tuple[str, int]
+
+_tags_code = lru_cache(maxsize=4096)(java_hash)
+
+
+class MessageWriter:
+    """Stores messages for the processors.
+
+    Attributes:
+        store_host: The address this broker is known by; it stands in every record and in message ids.
+    """
+
+    __slots__ = ("_clock", "_levels", "_store", "store_host")
+
+    def __init__(self, store: MessageStore, levels: DelayLevels, clock: Clock, store_host: Host) -> None:
+        self._store = store
+        self._levels = levels
+        self._clock = clock
+        self.store_host = store_host
+
+    def put(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        properties: dict[str, str],
+        *,
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: Host,
+        reconsume_times: int = 0,
+        keep_wait: bool = True,
+        may_delay: bool = True,
+    ) -> PutResult:
+        """Store one message, delayed if its properties say so.
+
+        Args:
+            topic: Where it belongs.
+            queue_id: Queue of the topic.
+            body: Its bytes.
+            properties: Its properties; changed when it is delayed.
+            flag: The application's number.
+            sys_flag: Bits of `rocket_remoting.sys_flag`.
+            born_timestamp: When it was made.
+            born_host: By whom.
+            reconsume_times: Redeliveries so far.
+            keep_wait: Store the property ``WAIT`` of a message that is not delayed.
+            may_delay: Heed the property ``DELAY``; false for a message that has waited already.
+
+        Raises:
+            Refusal: The delay level is no number.
+        """
+        wait = properties.get(PROPERTY_WAIT_STORE_MSG_OK)
+        tags = properties.get(PROPERTY_TAGS)
+        tags_code = _tags_code(tags) if tags else 0
+        if may_delay and PROPERTY_DELAY_TIME_LEVEL in properties:
+            level = self._level(properties)
+            if level:
+                properties[PROPERTY_REAL_TOPIC] = topic
+                properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
+                topic, queue_id = SCHEDULE_TOPIC, level - 1
+                tags_code = self._levels.deliver_at(level, self._clock.now_ms())
+                keep_wait = True
+        if wait is not None and not keep_wait:
+            del properties[PROPERTY_WAIT_STORE_MSG_OK]
+        return self._store.put(
+            StoreMessage(
+                topic,
+                queue_id,
+                body,
+                properties_text(properties).encode(),
+                flag,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                self.store_host,
+                reconsume_times,
+                0,
+                tags_code,
+                properties.get(PROPERTY_KEYS, ""),
+                properties.get(PROPERTY_UNIQUE_KEY, ""),
+                wait is None or wait.lower() == "true",
+            )
+        )
+
+    def put_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        entries: Iterable[BatchEntry],
+        common: bytes,
+        *,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: Host,
+        reconsume_times: int = 0,
+    ) -> list[PutResult]:
+        """Store the messages of a batch in their order; each gets the ``common`` properties at its end."""
+        return self._store.put_all(
+            [
+                self._batch_message(
+                    topic, queue_id, entry, common, sys_flag, born_timestamp, born_host, reconsume_times
+                )
+                for entry in entries
+            ]
+        )
+
+    def _batch_message(  # noqa: PLR0917 - made for every message of a batch; keywords cost
+        self,
+        topic: str,
+        queue_id: int,
+        entry: BatchEntry,
+        common: bytes,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: Host,
+        reconsume_times: int,
+    ) -> StoreMessage:
+        own = entry.properties
+        properties = decode_properties(own)
+        tags = properties.get(PROPERTY_TAGS)
+        separator = b"\x02" if own and not own.endswith(b"\x02") else b""
+        return StoreMessage(
+            topic,
+            queue_id,
+            entry.body,
+            own + separator + common,
+            entry.flag,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            self.store_host,
+            reconsume_times,
+            0,
+            _tags_code(tags) if tags else 0,
+            properties.get(PROPERTY_KEYS, ""),
+            properties.get(PROPERTY_UNIQUE_KEY, ""),
+            properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true").lower() == "true",
+        )
+
+    def _level(self, properties: dict[str, str]) -> int:
+        """Return the level the message waits at, 0 for none; the property is lowered to it if need be."""
+        asked = properties[PROPERTY_DELAY_TIME_LEVEL]
+        try:
+            level = int(asked)
+        except ValueError:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL, f"the message's delay level {asked!r} is no number"
+            ) from None
+        bounded = self._levels.bounded(level)
+        if bounded < level:
+            properties[PROPERTY_DELAY_TIME_LEVEL] = str(bounded)
+        return bounded
+
+
+def properties_text(properties: dict[str, str]) -> str:
+    """Return the wire form of properties that came from the wire: they hold no separators to look for."""
+    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])

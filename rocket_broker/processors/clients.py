@@ -1,0 +1,101 @@
+"""Requests 34, 35, 38 and 46: who is there, who leaves, who else is in a group."""
+
+from rocket_remoting.connection import Connection
+
+from rocket_broker.client_channel import ClientChannel
+from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.producer_table import ProducerTable
+from rocket_broker.refusal import Refusal, check_group_name
+from rocket_broker.subscription import is_tag_type
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import (
+    CheckClientRequestBody,
+    ConsumerData,
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    decode_body,
+    encode_body,
+)
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
+from rocket_remoting.topics import retry_topic
+
+__all__ = ["ClientsProcessor"]
+
+
+class ClientsProcessor:
+    """Keeps the tables of live producers and consumers."""
+
+    def __init__(
+        self,
+        *,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        consumers: ConsumerTable,
+        producers: ProducerTable,
+    ) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._producers = producers
+
+    def heartbeat(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """HEART_BEAT (34): the answer's version tells clients what this broker can do."""
+        data = decode_body(command.body, HeartbeatData)
+        for consumer in data.consumer_data_set:
+            check_group_name(consumer.group_name)
+        for producer in data.producer_data_set:
+            check_group_name(producer.group_name)
+        for consumer in data.consumer_data_set:
+            self._register(self._client(connection, command, data.client_id), consumer)
+        for producer in data.producer_data_set:
+            self._producers.register(producer.group_name, self._client(connection, command, data.client_id))
+        return RemotingCommand.response(command)
+
+    def unregister(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """UNREGISTER_CLIENT (35)."""
+        header = command.header(UnregisterClientRequestHeader)
+        if header.producer_group:
+            self._producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            self._consumers.unregister(header.consumer_group, connection)
+        return RemotingCommand.response(command)
+
+    def consumer_list(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_CONSUMER_LIST_BY_GROUP (38)."""
+        name = command.header(GetConsumerListByGroupRequestHeader).consumer_group
+        group = self._consumers.get(name)
+        if group is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
+        body = GetConsumerListByGroupResponseBody(consumer_id_list=group.client_ids())
+        return RemotingCommand.response(command, body=encode_body(body))
+
+    def check_config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """CHECK_CLIENT_CONFIG (46): whether this broker can filter as the consumer asks."""
+        asked = decode_body(command.body, CheckClientRequestBody).subscription_data
+        if asked is not None and not is_tag_type(asked.expression_type):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {asked.expression_type}",
+            )
+        return RemotingCommand.response(command)
+
+    def _register(self, client: ClientChannel, data: ConsumerData) -> None:
+        config = self._groups.find(data.group_name)
+        if config is not None:
+            self._topics.create_by_send_back(
+                retry_topic(data.group_name),
+                config.retry_queue_nums,
+                READ | WRITE,
+                TOPIC_UNIT_SUB if data.unit_mode else 0,
+            )
+        notify = config is None or config.notify_consumer_ids_changed_enable
+        self._consumers.register(client, data, notify=notify)
+
+    @staticmethod
+    def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:
+        return ClientChannel(connection, client_id, language=command.language, version=command.version)

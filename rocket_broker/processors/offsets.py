@@ -1,0 +1,121 @@
+"""Requests 14, 15 and 29 to 32: where a group is in a queue, and what a queue holds."""
+
+import os
+
+from rocket_remoting.connection import Connection
+
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.refusal import Refusal
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+__all__ = ["OffsetsProcessor"]
+
+_MEMORY_RATIO = 0.4
+"""Apache's ``accessMessageInMemoryMaxRatio``: what is further behind the log's end counts as on disk."""
+
+
+class OffsetsProcessor:
+    """Answers what consumers ask before and between their pulls."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._memory = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _MEMORY_RATIO)
+
+    def query(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """QUERY_CONSUMER_OFFSET (14): 0 for a new group while the queue's first message is still at hand."""
+        header = command.header(QueryConsumerOffsetRequestHeader)
+        offset = self._offsets.get(header.consumer_group, header.topic, header.queue_id)
+        if offset is None:
+            if header.set_zero_if_not_found is False:
+                raise Refusal(
+                    ResponseCode.QUERY_NOT_FOUND, "Not found, do not set to zero, maybe this group boot first"
+                )
+            if not self._is_young(header.topic, header.queue_id):
+                raise Refusal(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+                )
+            offset = 0
+        return RemotingCommand.response(command, header=QueryConsumerOffsetResponseHeader(offset=offset))
+
+    def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """UPDATE_CONSUMER_OFFSET (15)."""
+        header = command.header(UpdateConsumerOffsetRequestHeader)
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        if self._groups.find(group) is None:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        config = self._topics.get(topic)
+        if config is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
+        if (
+            not 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums)
+            or header.commit_offset < 0
+        ):
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"offset {header.commit_offset} of queueId[{queue_id}] is illegal, {config}",
+            )
+        self._offsets.commit(group, topic, queue_id, header.commit_offset)
+        return RemotingCommand.response(command)
+
+    def search(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """SEARCH_OFFSET_BY_TIMESTAMP (29): the message stored nearest to the time."""
+        header = command.header(SearchOffsetRequestHeader)
+        offset = self._store.offset_by_time(header.topic, header.queue_id, header.timestamp)
+        return RemotingCommand.response(command, header=SearchOffsetResponseHeader(offset=offset))
+
+    def max(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_MAX_OFFSET (30)."""
+        header = command.header(GetMaxOffsetRequestHeader)
+        offset = self._store.max_offset(header.topic, header.queue_id)
+        return RemotingCommand.response(command, header=GetMaxOffsetResponseHeader(offset=offset))
+
+    def min(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_MIN_OFFSET (31)."""
+        header = command.header(GetMinOffsetRequestHeader)
+        offset = self._store.min_offset(header.topic, header.queue_id)
+        return RemotingCommand.response(command, header=GetMinOffsetResponseHeader(offset=offset))
+
+    def earliest_store_time(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_EARLIEST_MSG_STORETIME (32); -1 for an empty queue."""
+        header = command.header(GetEarliestMsgStoretimeRequestHeader)
+        first = self._store.min_offset(header.topic, header.queue_id)
+        timestamp = self._store.store_time(header.topic, header.queue_id, first)
+        return RemotingCommand.response(
+            command, header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp)
+        )
+
+    def _is_young(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue still has its first message, and has it in memory by Apache's reckoning."""
+        if self._store.min_offset(topic, queue_id) > 0:
+            return False
+        for entry in self._store.consume_queue_entries(topic, queue_id, 0, 1):
+            return self._store.max_commit_log_offset - entry[1] <= self._memory
+        return True

@@ -1,0 +1,240 @@
+"""Requests 11 and 361: read messages of a queue, or wait for one.
+
+The records go out as they lie in the commit log, without a copy. What a consumer wants of a topic stands in
+the request, or in what its heartbeats told; tags are filtered by their hashes in the consume queue.
+"""
+
+import logging
+
+from rocket_remoting.connection import Connection
+
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.held_pulls import HeldPull, HeldPulls
+from rocket_broker.perm import READ
+from rocket_broker.refusal import SEE_FAQ, Refusal
+from rocket_broker.settings import MASTER_ID, BrokerSettings
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import GetResult, GetStatus
+from rocket_broker.subscription import is_tag_type, tag_codes
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import SubscriptionGroupConfig
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+
+__all__ = ["PullProcessor"]
+
+_log = logging.getLogger(__name__)
+
+BROADCASTING = "BROADCASTING"
+SMALL_PULL = 32
+SMALL_PULL_BYTES = 256 * 1024
+"""Apache's limits of one answer; who asks for more than 32 messages gets up to the settings' limits."""
+
+_FOUND = ResponseCode.SUCCESS
+_CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
+}
+_EMPTY = (GetStatus.NO_MATCHED_LOGIC_QUEUE, GetStatus.NO_MESSAGE_IN_QUEUE)
+
+
+class PullProcessor:
+    """Hands messages to consumers."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        consumers: ConsumerTable,
+        offsets: ConsumerOffsetTable,
+        pulls: HeldPulls,
+        statistics: BrokerStatistics,
+        host: str,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._offsets = offsets
+        self._pulls = pulls
+        self._statistics = statistics
+        self._host = host
+
+    def pull(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
+        header = command.header(PullMessageRequestHeader)
+        codes = self._wanted(connection, header)
+        result = self._read(header, codes)
+        if header.sys_flag & PULL_COMMIT_OFFSET and header.commit_offset >= 0:
+            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        code = _code(result.status, header)
+        if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
+            self._hold(HeldPull(connection, command, header, codes, self._resume))
+            return None
+        return self._answer(command, header, result, code)
+
+    def _resume(self, pull: HeldPull) -> None:
+        """Answer a pull that was held, with whatever there is by now."""
+        header = pull.header
+        try:
+            result = self._read(header, self._wanted(pull.connection, header))
+            response = self._answer(pull.command, header, result, _code(result.status, header))
+        except Refusal as refusal:
+            response = refusal.answer(pull.command)
+        pull.connection.respond(response)
+
+    def _hold(self, pull: HeldPull) -> None:
+        self._statistics.pulls_missed += 1
+        milliseconds = pull.header.suspend_timeout_millis
+        if not self._settings.long_polling_enable:
+            milliseconds = self._settings.short_polling_time_mills
+        if not self._pulls.hold(pull, milliseconds / 1000):
+            raise Refusal(ResponseCode.SYSTEM_BUSY, "too many pulls wait on this connection")
+
+    def _wanted(self, connection: Connection, header: PullMessageRequestHeader) -> frozenset[int] | None:
+        """Return the tags the consumer wants (None: all), after looking whether it may have any.
+
+        Raises:
+            Refusal: It may not, or what it wants is unknown or not to be served.
+        """
+        if not self._settings.broker_permission & READ:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"the broker[{self._host}] pulling message is forbidden"
+            )
+        group = self._group(header.consumer_group)
+        self._check_queue(connection, header)
+        if header.sys_flag & PULL_SUBSCRIPTION:
+            expression_type, codes = header.expression_type, self._parsed(header)
+        else:
+            expression_type, codes = self._known(group, header)
+        if not is_tag_type(expression_type):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {expression_type}",
+            )
+        return codes
+
+    def _group(self, name: str) -> SubscriptionGroupConfig:
+        group = self._groups.find(name)
+        if group is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{name}] does not exist, {SEE_FAQ}",
+            )
+        if not group.consume_enable:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"subscription group no permission, {name}")
+        return group
+
+    def _check_queue(self, connection: Connection, header: PullMessageRequestHeader) -> None:
+        topic = header.topic
+        config = self._topics.get(topic)
+        if config is None:
+            raise Refusal(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please! {SEE_FAQ}"
+            )
+        if not config.perm & READ:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling message is forbidden")
+        if not 0 <= header.queue_id < config.read_queue_nums:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] topicConfig.readQueueNums:"
+                f"[{config.read_queue_nums}] consumer:[{connection.remote_address}]",
+            )
+
+    def _parsed(self, header: PullMessageRequestHeader) -> frozenset[int] | None:
+        if not is_tag_type(header.expression_type):
+            return None
+        try:
+            return tag_codes(header.subscription)
+        except ValueError:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
+            ) from None
+
+    def _known(
+        self, group: SubscriptionGroupConfig, header: PullMessageRequestHeader
+    ) -> tuple[str | None, frozenset[int] | None]:
+        """Return kind and tags of the subscription that the group's heartbeats told."""
+        members = self._consumers.get(header.consumer_group)
+        if members is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{SEE_FAQ}"
+            )
+        if not group.consume_broadcast_enable and members.message_model == BROADCASTING:
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
+            )
+        subscription = members.subscriptions.get(header.topic)
+        if subscription is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{SEE_FAQ}"
+            )
+        if subscription.data.sub_version < header.sub_version:
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return subscription.data.expression_type, subscription.codes
+
+    def _read(self, header: PullMessageRequestHeader, codes: frozenset[int] | None) -> GetResult:
+        settings = self._settings
+        count = min(max(header.max_msg_nums, 1), settings.max_transfer_count_on_message_in_memory)
+        size = settings.max_transfer_bytes_on_message_in_memory
+        if count <= SMALL_PULL:
+            size = min(size, SMALL_PULL_BYTES)
+        if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+            size = min(size, header.max_msg_bytes)
+        return self._store.get(header.topic, header.queue_id, header.queue_offset, count, size, codes)
+
+    def _answer(
+        self,
+        command: RemotingCommand,
+        header: PullMessageRequestHeader,
+        result: GetResult,
+        code: ResponseCode,
+    ) -> RemotingCommand:
+        statistics = self._statistics
+        if code is _FOUND:
+            statistics.pulls_found += 1
+            statistics.got_messages += len(result.records)
+            statistics.got_bytes += result.size
+        else:
+            statistics.pulls_missed += 1
+            if code is ResponseCode.PULL_OFFSET_MOVED:
+                _log.warning(
+                    "%s pulls %s queue %d at %d, which holds %d to %d: sent to %d",
+                    header.consumer_group, header.topic, header.queue_id, header.queue_offset,
+                    result.min_offset, result.max_offset, result.next_begin_offset,
+                )  # fmt: skip
+        return RemotingCommand.response(
+            command,
+            code,
+            PullMessageResponseHeader(
+                suggest_which_broker_id=MASTER_ID,
+                next_begin_offset=result.next_begin_offset,
+                min_offset=result.min_offset,
+                max_offset=result.max_offset,
+            ),
+            remark=result.status.name,
+            parts=result.records,
+        )
+
+
+def _code(status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:
+    if status in _EMPTY and header.queue_offset != 0:
+        return ResponseCode.PULL_OFFSET_MOVED
+    return _CODES[status]

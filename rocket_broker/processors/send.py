@@ -1,0 +1,326 @@
+"""Requests 10, 310 and 320: store one message, or a batch of them.
+
+The answer tells where the message lies (its offset id), its queue and its number there. Under SYNC_FLUSH it
+is given when the disk has the message; otherwise in the same step.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+
+from rocket_remoting.connection import Connection
+
+from rocket_broker.message_writer import Host, MessageWriter, properties_text
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.refusal import SEE_FAQ, Refusal, check_topic_name
+from rocket_broker.settings import BrokerSettings, FlushDiskType
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutResult, PutStatus
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.batch import BatchEntry, decode_batch
+from rocket_remoting.bodies import TopicConfig
+from rocket_remoting.clock import Clock
+from rocket_remoting.codes import RequestCode, ResponseCode, Version
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.headers import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from rocket_remoting.message_id import pack_ip
+from rocket_remoting.properties import (
+    PROPERTY_CLUSTER,
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELAY_SEC,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TRANSACTION_PREPARED,
+    decode_properties,
+)
+from rocket_remoting.sys_flag import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
+from rocket_remoting.topics import RETRY_PREFIX, TOPICS_CLOSED_TO_CLIENTS, dlq_topic
+
+__all__ = ["DLQ_QUEUES", "SendProcessor", "max_reconsume_times", "put_refusal"]
+
+DLQ_QUEUES = 1
+MULTI_TAG = "MULTI_TAG"
+
+_TIMER_PROPERTIES = frozenset({PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELIVER_MS})
+
+
+class SendProcessor:
+    """Stores what producers send."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        store: MessageStore,
+        writer: MessageWriter,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        statistics: BrokerStatistics,
+        born_host: Callable[[Connection], Host],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._store = store
+        self._writer = writer
+        self._topics = topics
+        self._groups = groups
+        self._statistics = statistics
+        self._born_host = born_host
+        self._waits_for_disk = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._flushing: set[asyncio.Task[None]] = set()
+        host, port = writer.store_host
+        self._id_prefix = (pack_ip(host) + port.to_bytes(4, "big")).hex().upper()
+
+    def send(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """SEND_MESSAGE (10) and SEND_MESSAGE_V2 (310), either of which may carry a batch."""
+        header: SendMessageRequestHeader
+        if command.code == RequestCode.SEND_MESSAGE_V2:
+            header = command.header(SendMessageRequestHeaderV2)
+        else:
+            header = command.header(SendMessageRequestHeader)
+        if header.batch:
+            return self._send_batch(connection, command, header)
+        config = self._topic(connection, header)
+        queue_id = self._queue_id(connection, header, config)
+        properties = decode_properties(header.properties or "")
+        if header.sys_flag or not _TIMER_OR_TRANSACTION.isdisjoint(properties):
+            self._refuse_unserved(header, properties)
+        properties[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
+        topic, stored_queue_id = header.topic, queue_id
+        if topic.startswith(RETRY_PREFIX) and self._is_exhausted(command, header):
+            topic, stored_queue_id = self._dead_letter_queue(topic, properties)
+        result = self._writer.put(
+            topic,
+            stored_queue_id,
+            command.body,
+            properties,
+            flag=header.flag,
+            sys_flag=_sys_flag(header, config),
+            born_timestamp=header.born_timestamp,
+            born_host=self._born_host(connection),
+            reconsume_times=header.reconsume_times or 0,
+            keep_wait=False,
+        )
+        return self._answer(connection, command, [result], queue_id)
+
+    def send_batch(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """SEND_BATCH_MESSAGE (320)."""
+        return self._send_batch(connection, command, command.header(SendMessageRequestHeaderV2))
+
+    async def stop(self) -> None:
+        """Return when every sender that waits for the disk has its answer."""
+        while self._flushing:
+            await asyncio.wait(self._flushing)
+
+    def _send_batch(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
+    ) -> RemotingCommand | None:
+        config = self._topic(connection, header)
+        queue_id = self._queue_id(connection, header, config)
+        common = decode_properties(header.properties or "")
+        self._refuse_unserved(header, common)
+        if common.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0" or header.topic.startswith(RETRY_PREFIX):
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be redelivered")
+        common[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
+        results = self._writer.put_batch(
+            header.topic,
+            queue_id,
+            self._entries(command.body),
+            properties_text(common).encode(),
+            sys_flag=_sys_flag(header, config),
+            born_timestamp=header.born_timestamp,
+            born_host=self._born_host(connection),
+            reconsume_times=header.reconsume_times or 0,
+        )
+        return self._answer(connection, command, results, queue_id)
+
+    def _entries(self, body: bytes | memoryview) -> list[BatchEntry]:
+        limit = self._settings.max_message_size
+        if len(body) > limit:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the batch has {len(body)} bytes, at most {limit} can be sent at once",
+            )
+        try:
+            entries = decode_batch(body)
+        except RemoteProtocolError as e:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(e)) from None
+        if not entries:
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
+        return entries
+
+    def _topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
+        """Return the topic's configuration, the topic created if it may be.
+
+        Raises:
+            Refusal: There is no such topic, or it is not for this sender.
+        """
+        now_refused_until = self._settings.start_accept_send_request_time_stamp
+        if now_refused_until and self._clock.now_ms() < now_refused_until:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {now_refused_until}")
+        topic = header.topic
+        config = self._topics.get(topic) or self._create_topic(connection, header)
+        if topic in TOPICS_CLOSED_TO_CLIENTS:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        if not config.perm & WRITE:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+        if config.order and not self._settings.broker_permission & WRITE:
+            # Apache's rule: a broker that loses its write permission still takes what is under way to topics
+            # without order; producers learn of it from the route.
+            name = self._writer.store_host[0]
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{name}] sending message is forbidden")
+        return config
+
+    def _create_topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
+        topic = header.topic
+        check_topic_name(topic)
+        is_retry = topic.startswith(RETRY_PREFIX)
+        sys_flag = (TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT) if header.unit_mode else 0
+        config = self._topics.create_by_send(
+            topic, header.default_topic, header.default_topic_queue_nums, sys_flag, connection.remote_address
+        )
+        if config is None and is_retry:
+            config = self._topics.create_by_send_back(topic, 1, READ | WRITE, sys_flag)
+        if config is None:
+            raise Refusal(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{SEE_FAQ}"
+            )
+        return config
+
+    def _queue_id(self, connection: Connection, header: SendMessageRequestHeader, config: TopicConfig) -> int:
+        """Return the queue the sender asked for; any when it asked for none."""
+        queue_id = header.queue_id
+        if queue_id < 0 and config.write_queue_nums > 0:
+            return random.randrange(config.write_queue_nums)
+        if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"request queueId[{queue_id}] is illegal, {config} Producer: {connection.remote_address}",
+            )
+        return queue_id
+
+    def _refuse_unserved(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> None:
+        """Refuse messages that ask for what this broker cannot do: to store them plainly would break a promise.
+
+        Raises:
+            Refusal: It is a half message of a transaction, or has a delivery time that is no delay level.
+        """
+        prepared = properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
+        # A redelivery by a client older than 4.6.1 still has the property of the half message it once was.
+        redelivered = (header.reconsume_times or 0) > 0 and PROPERTY_DELAY_TIME_LEVEL in properties
+        if (prepared and not redelivered) or transaction_value(header.sys_flag):
+            raise Refusal(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._writer.store_host[0]}] sending transaction message is forbidden: "
+                "it does not serve transactions",
+            )
+        if not _TIMER_PROPERTIES.isdisjoint(properties):
+            raise Refusal(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "accurate timer message is not enabled: this broker delays by level only",
+            )
+
+    def _is_exhausted(self, command: RemotingCommand, header: SendMessageRequestHeader) -> bool:
+        """Whether a message for a retry topic has been redelivered as often as its group allows."""
+        group = header.topic.removeprefix(RETRY_PREFIX)
+        config = self._groups.find(group)
+        if config is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {SEE_FAQ}"
+            )
+        limit = max_reconsume_times(command, header.max_reconsume_times, config.retry_max_times)
+        return (header.reconsume_times or 0) >= limit
+
+    def _dead_letter_queue(self, retry_topic: str, properties: dict[str, str]) -> tuple[str, int]:
+        topic = dlq_topic(retry_topic.removeprefix(RETRY_PREFIX))
+        self._topics.create_by_send_back(topic, DLQ_QUEUES, READ | WRITE)
+        properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
+        return topic, random.randrange(DLQ_QUEUES)
+
+    def _answer(
+        self, connection: Connection, command: RemotingCommand, results: Sequence[PutResult], queue_id: int
+    ) -> RemotingCommand | None:
+        """Return the answer; None when the sender wants none, or gets it when the disk has the messages."""
+        for result in results:
+            if result.status is not PutStatus.OK and result.status is not PutStatus.FLUSH_DISK_TIMEOUT:
+                raise put_refusal(result.status, self._settings)
+        statistics = self._statistics
+        statistics.put_requests += 1
+        statistics.put_messages += len(results)
+        statistics.put_bytes += sum([result.size for result in results])
+        last = results[-1]
+        if self._waits_for_disk and last.wait_store_ok and not command.is_oneway:
+            task = asyncio.ensure_future(self._answer_when_flushed(connection, command, results, queue_id))
+            self._flushing.add(task)
+            task.add_done_callback(self._flushing.discard)
+            return None
+        return None if command.is_oneway else self._success(command, results, queue_id, last.status)
+
+    async def _answer_when_flushed(
+        self, connection: Connection, command: RemotingCommand, results: Sequence[PutResult], queue_id: int
+    ) -> None:
+        status = await self._store.await_flush(results[-1])
+        try:
+            response = self._success(command, results, queue_id, status)
+        except Refusal as refusal:
+            response = refusal.answer(command)
+        if not connection.is_closed:
+            connection.respond(response)
+
+    def _success(
+        self, command: RemotingCommand, results: Sequence[PutResult], queue_id: int, status: PutStatus
+    ) -> RemotingCommand:
+        if status is PutStatus.OK:
+            code = ResponseCode.SUCCESS
+        elif status is PutStatus.FLUSH_DISK_TIMEOUT:
+            code = ResponseCode.FLUSH_DISK_TIMEOUT
+        else:
+            raise put_refusal(status, self._settings)
+        prefix = self._id_prefix
+        header = SendMessageResponseHeader(
+            msg_id=",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results]),
+            queue_id=queue_id,
+            queue_offset=results[0].queue_offset,
+            msg_region=self._settings.region_id,
+            trace_on=self._settings.trace_on,
+        )
+        return RemotingCommand.response(command, code, header)
+
+
+_TIMER_OR_TRANSACTION = _TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
+
+
+def max_reconsume_times(command: RemotingCommand, asked: int | None, of_group: int) -> int:
+    """Return how often a message may be redelivered: as its consumer asks, if that is new enough to mean it."""
+    return asked if asked is not None and command.version >= Version.V3_4_9 else of_group
+
+
+def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
+    """Return how a message that was not stored is refused."""
+    if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
+        return Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "the message is illegal, maybe msg body or properties length not matched. msg body length limit "
+            f"{settings.max_message_size}B, msg properties length limit 32KB.",
+        )
+    if status is PutStatus.SERVICE_NOT_AVAILABLE:
+        return Refusal(
+            ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: message {status.value}"
+        )
+    if status is PutStatus.OS_PAGE_CACHE_BUSY:
+        return Refusal(
+            ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
+        )
+    return Refusal(ResponseCode.SYSTEM_ERROR, f"message {status.value}")
+
+
+def _sys_flag(header: SendMessageRequestHeader, config: TopicConfig) -> int:
+    return header.sys_flag | MULTI_TAGS if config.topic_filter_type == MULTI_TAG else header.sys_flag

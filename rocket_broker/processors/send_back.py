@@ -1,0 +1,126 @@
+"""Request 36: a consumer gives a message back that it could not handle.
+
+The message is stored anew under the group's retry topic, behind a delay that grows with its redeliveries, or
+under its dead letter topic when it has had enough of them. The original stays where it is.
+"""
+
+import random
+
+from rocket_remoting.connection import Connection
+
+from rocket_broker.message_writer import MessageWriter
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.processors.send import DLQ_QUEUES, max_reconsume_times
+from rocket_broker.refusal import SEE_FAQ, Refusal
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutStatus
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import SubscriptionGroupConfig
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader
+from rocket_remoting.message import MessageExt
+from rocket_remoting.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_WAIT_STORE_MSG_OK,
+)
+from rocket_remoting.record import decode_record
+from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
+from rocket_remoting.topics import dlq_topic, retry_topic
+
+__all__ = ["SendBackProcessor"]
+
+FIRST_RETRY_LEVEL = 3
+"""The delay level of the first redelivery; each further one is a level higher."""
+
+
+class SendBackProcessor:
+    """Stores failed messages for another delivery, or as dead letters."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        writer: MessageWriter,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._writer = writer
+        self._topics = topics
+        self._groups = groups
+
+    def send_back(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """CONSUMER_SEND_MSG_BACK (36)."""
+        header = command.header(ConsumerSendMsgBackRequestHeader)
+        group = self._group(header.group)
+        if group.retry_queue_nums <= 0:
+            return RemotingCommand.response(command)
+        topic = retry_topic(header.group)
+        self._check_retry_topic(topic, group, header.unit_mode)
+        message = self._message(header.offset)
+        queue_id = random.randrange(group.retry_queue_nums)
+        limit = max_reconsume_times(command, header.max_reconsume_times, group.retry_max_times)
+        if message.reconsume_times >= limit or header.delay_level < 0:
+            topic, queue_id = dlq_topic(header.group), random.randrange(DLQ_QUEUES)
+            self._topics.create_by_send_back(topic, DLQ_QUEUES, READ | WRITE)
+            level = 0
+        else:
+            level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+        self._store_again(message, topic, queue_id, level)
+        return RemotingCommand.response(command)
+
+    def _group(self, name: str) -> SubscriptionGroupConfig:
+        group = self._groups.find(name)
+        if group is None:
+            raise Refusal(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {SEE_FAQ}"
+            )
+        if not self._settings.broker_permission & WRITE:
+            host = self._writer.store_host[0]
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{host}] sending message is forbidden")
+        return group
+
+    def _check_retry_topic(self, topic: str, group: SubscriptionGroupConfig, unit_mode: bool) -> None:
+        config = self._topics.create_by_send_back(
+            topic, group.retry_queue_nums, READ | WRITE, TOPIC_UNIT_SUB if unit_mode else 0
+        )
+        if not config.perm & WRITE:
+            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
+
+    def _message(self, commit_log_offset: int) -> MessageExt:
+        """Return the message whose record begins there; its body stays as it was stored."""
+        record = self._store.message_at(commit_log_offset)
+        try:
+            if record is not None:
+                return decode_record(record, decompress=False)
+        except RemoteProtocolError:
+            pass  # an offset in the middle of a record: no message begins there
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {commit_log_offset}")
+
+    def _store_again(self, message: MessageExt, topic: str, queue_id: int, level: int) -> None:
+        properties = message.properties
+        properties.setdefault(PROPERTY_RETRY_TOPIC, message.topic)
+        properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
+        properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
+        properties[PROPERTY_DELAY_TIME_LEVEL] = str(level)
+        result = self._writer.put(
+            topic,
+            queue_id,
+            message.body,
+            properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times + 1,
+        )
+        if result.status is not PutStatus.OK:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {result.status.value}")

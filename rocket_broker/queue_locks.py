@@ -1,0 +1,80 @@
+"""Which client of a group may consume a message queue in order.
+
+A lock is held by a client id, not by a connection: a client that reconnects keeps it. It lasts 60 seconds
+unless the same client asks again (Apache's clients ask every 20 seconds and trust their answer for 30).
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from rocket_broker.loop_time import loop_time
+from rocket_remoting.message import MessageQueue
+
+__all__ = ["LOCK_SECONDS", "QueueLocks"]
+
+LOCK_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class _Lock:
+    __slots__ = ("client_id", "expires")
+
+    def __init__(self, client_id: str, expires: float) -> None:
+        self.client_id = client_id
+        self.expires = expires
+
+
+class QueueLocks:
+    """The locks of every group, by queue."""
+
+    def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
+        self._time = time
+        self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+
+    def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> set[MessageQueue]:
+        """Return those of the queues that the client holds from now on; the others are another client's."""
+        now = self._time()
+        locks = self._groups.setdefault(group, {})
+        held: set[MessageQueue] = set()
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None:
+                locks[queue] = _Lock(client_id, now + LOCK_SECONDS)
+            elif lock.client_id == client_id or lock.expires <= now:
+                if lock.client_id != client_id:
+                    _log.warning("group %s: lock of %s on %s expired, %s has it now",
+                                 group, lock.client_id, queue, client_id)  # fmt: skip
+                lock.client_id = client_id
+                lock.expires = now + LOCK_SECONDS
+            else:
+                continue
+            held.add(queue)
+        return held
+
+    def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
+        """Give up the locks the client holds on these queues; locks of others stay."""
+        locks = self._groups.get(group, {})
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]
+        if not locks:
+            self._groups.pop(group, None)
+
+    def owner(self, group: str, queue: MessageQueue) -> str | None:
+        """Return the client that holds the queue, if one does."""
+        lock = self._groups.get(group, {}).get(queue)
+        return lock.client_id if lock is not None and lock.expires > self._time() else None
+
+    def remove_expired(self) -> None:
+        """Forget locks that nobody holds any more, so that what clients name does not pile up."""
+        now = self._time()
+        for group, locks in list(self._groups.items()):
+            for queue in [queue for queue, lock in locks.items() if lock.expires <= now]:
+                del locks[queue]
+            if not locks:
+                del self._groups[group]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._groups.values()))

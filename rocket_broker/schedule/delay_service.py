@@ -1,0 +1,227 @@
+"""Brings delayed messages to where they belong when they are due.
+
+For each level there is one queue of the schedule topic and one offset: everything before it has been
+delivered. All messages of a level wait equally long, so only the head needs to be looked at. A level waits on
+one timer for its head, or, when its queue is empty, for the arrival of a message: nothing polls.
+
+The offsets are kept in Apache's ``delayOffset.json``, written every ten seconds and at the end. A killed
+broker delivers again what it delivered since: delivery is at least once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from rocket_broker.message_writer import MessageWriter
+from rocket_broker.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutStatus
+from rocket_broker.table_file import TableFile
+from rocket_remoting.bodies import decode_body
+from rocket_remoting.clock import Clock
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.message import MessageExt
+from rocket_remoting.properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_WAIT_STORE_MSG_OK,
+)
+from rocket_remoting.record import decode_record
+
+__all__ = ["DelayService"]
+
+_log = logging.getLogger(__name__)
+
+DELIVER_AT_ONCE = 500
+"""So many messages of a level are delivered in one step; then others have their turn."""
+RETRY_SECONDS = 1.0
+LONGEST_WAIT = 30.0
+"""No wait for a due time is longer: the wall clock may be set, or the machine sleep, while loop time waits."""
+
+_NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+"""What is refused so is refused again: it must not hold up its level."""
+
+
+class _Stored(msgspec.Struct, rename="camel"):
+    """``{"offsetTable": {level: offset}}``"""
+
+    offset_table: dict[int, int] = msgspec.field(default_factory=dict)
+
+
+class DelayService:
+    """The levels' offsets and timers.
+
+    Attributes:
+        offsets: Level -> offset of the first message that is not delivered yet.
+    """
+
+    def __init__(
+        self,
+        *,
+        levels: DelayLevels,
+        store: MessageStore,
+        writer: MessageWriter,
+        clock: Clock,
+        path: Path,
+        flush_interval_ms: int,
+    ) -> None:
+        self.offsets: dict[int, int] = {}
+        self._levels = levels
+        self._store = store
+        self._writer = writer
+        self._clock = clock
+        self._file = TableFile(path)
+        self._flush_seconds = flush_interval_ms / 1000
+        self._timers: dict[int, asyncio.Handle] = {}
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self._saved: dict[int, int] = {}
+
+    def load(self) -> None:
+        """Read ``delayOffset.json``; an offset outside its queue is moved to the nearest one inside.
+
+        Raises:
+            DamagedTable: Neither the file nor its backup can be read.
+        """
+        stored = self._file.load(lambda data: decode_body(data, _Stored))
+        self._saved = dict(stored.offset_table) if stored is not None else {}
+        self.offsets = dict(self._saved)
+        for level in self._levels:
+            queue = level - 1
+            low = max(0, self._store.min_offset(SCHEDULE_TOPIC, queue))
+            high = max(low, self._store.max_offset(SCHEDULE_TOPIC, queue))
+            known = self.offsets.get(level, 0)
+            if not low <= known <= high:
+                _log.warning(
+                    "delay level %d: offset %d is outside its queue, %d to %d", level, known, low, high
+                )
+            self.offsets[level] = min(max(known, low), high)
+
+    def start(self) -> None:
+        """Deliver from now on."""
+        self._store.arrival_listeners.append(self._arrived)
+        for level in self._levels:
+            self._run(level)
+        self._flush_timer = asyncio.get_running_loop().call_later(self._flush_seconds, self._flush)
+
+    def stop(self) -> None:
+        """Deliver no more, and write the offsets."""
+        self._store.arrival_listeners.remove(self._arrived)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        self.save()
+
+    def save(self) -> None:
+        """Write ``delayOffset.json`` if anything was delivered since it was last written."""
+        if self.offsets != self._saved:
+            self._file.write(msgspec.json.format(self.encode(), indent=1))
+            self._saved = dict(self.offsets)
+
+    def encode(self) -> bytes:
+        """Return the content of ``delayOffset.json``."""
+        return msgspec.json.encode(_Stored(offset_table=self.offsets))
+
+    def backlog(self) -> Mapping[int, tuple[int, int]]:
+        """Return the levels that were ever used, with the offset delivered to and the queue's end."""
+        ends = {level: self._store.max_offset(SCHEDULE_TOPIC, level - 1) for level in self._levels}
+        return {level: (self.offsets.get(level, 0), end) for level, end in ends.items() if end > 0}
+
+    def _arrived(
+        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, store_timestamp: int
+    ) -> None:
+        """Look at a level whose queue was empty until now; the store calls this for each message it appends."""
+        if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
+            self._timers[queue_id + 1] = asyncio.get_running_loop().call_soon(self._run, queue_id + 1)
+
+    def _flush(self) -> None:
+        self._flush_timer = asyncio.get_running_loop().call_later(self._flush_seconds, self._flush)
+        try:
+            self.save()
+        except OSError as e:
+            _log.error("delay offsets could not be written, trying again: %s", e)
+
+    def _run(self, level: int) -> None:
+        """Deliver what is due of the level, and set the timer for what is not."""
+        self._timers.pop(level, None)
+        if level > self._levels.max_level:
+            return
+        wait = self._deliver_due(level)
+        if wait is None:
+            return
+        loop = asyncio.get_running_loop()
+        self._timers[level] = (
+            loop.call_later(wait, self._run, level) if wait else loop.call_soon(self._run, level)
+        )
+
+    def _deliver_due(self, level: int) -> float | None:
+        """Return how many seconds later to look again; None when the queue is empty."""
+        queue = level - 1
+        entries = list(
+            self._store.consume_queue_entries(
+                SCHEDULE_TOPIC, queue, self.offsets.get(level, 0), DELIVER_AT_ONCE
+            )
+        )
+        now = self._clock.now_ms()
+        latest = now + self._levels.delay_ms(level)
+        for offset, commit_log_offset, size, due in entries:
+            # A due time further away than the level's delay was reckoned with an older table: due now.
+            if now < due <= latest:
+                return min((due - now) / 1000, LONGEST_WAIT)
+            if not self._deliver(level, commit_log_offset, size):
+                return RETRY_SECONDS
+            self.offsets[level] = offset + 1
+        return self._after(level, bool(entries))
+
+    def _after(self, level: int, found: bool) -> float | None:
+        """Return when to look again after everything that was found is delivered."""
+        queue, offset = level - 1, self.offsets.get(level, 0)
+        end = self._store.max_offset(SCHEDULE_TOPIC, queue)
+        if offset >= end:
+            return None
+        if not found:  # deleted, or a hole at a file's end: go on behind it
+            low = self._store.min_offset(SCHEDULE_TOPIC, queue)
+            self.offsets[level] = low if low > offset else end
+        return 0.0
+
+    def _deliver(self, level: int, commit_log_offset: int, size: int) -> bool:
+        """Store the message where it belongs; False when the store could not take it now."""
+        record = self._store.message_at(commit_log_offset, size)
+        try:
+            if record is None:
+                raise RemoteProtocolError("no record")
+            message = decode_record(record, decompress=False)
+            topic = message.properties[PROPERTY_REAL_TOPIC]
+            queue_id = int(message.properties[PROPERTY_REAL_QUEUE_ID])
+        except (RemoteProtocolError, KeyError, ValueError) as e:
+            _log.error(
+                "delay level %d: the message at %d cannot be delivered: %r", level, commit_log_offset, e
+            )
+            return True
+        return self._put(message, topic, queue_id)
+
+    def _put(self, message: MessageExt, topic: str, queue_id: int) -> bool:
+        message.properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
+        result = self._writer.put(
+            topic,
+            queue_id,
+            message.body,
+            message.properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            may_delay=False,
+        )
+        if result.status in _NEVER:
+            _log.error(
+                "%r for %s cannot be delivered and is skipped: %s", message, topic, result.status.value
+            )
+            return True
+        return result.status is PutStatus.OK

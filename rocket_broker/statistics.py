@@ -1,0 +1,66 @@
+"""What has gone through the broker since it started, and how fast lately."""
+
+from collections import deque
+from collections.abc import Callable
+
+from rocket_broker.loop_time import loop_time
+
+__all__ = ["BrokerStatistics"]
+
+_WINDOWS = (10.0, 60.0, 600.0)
+_SAMPLES = 61  # one each ten seconds: ten minutes
+
+
+class BrokerStatistics:
+    """Counters that the processors raise, sampled every ten seconds for the rates that tools show.
+
+    Attributes:
+        put_messages: Messages stored for producers.
+        put_bytes: Bytes of their records.
+        put_requests: Requests that stored them.
+        got_messages: Messages handed to consumers.
+        got_bytes: Bytes of their records.
+        pulls_found: Pulls that were answered with messages.
+        pulls_missed: Pulls that were answered without, or held.
+    """
+
+    def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
+        self._time = time
+        self.put_messages = 0
+        self.put_bytes = 0
+        self.put_requests = 0
+        self.got_messages = 0
+        self.got_bytes = 0
+        self.pulls_found = 0
+        self.pulls_missed = 0
+        self._samples: deque[tuple[float, dict[str, int]]] = deque(maxlen=_SAMPLES)
+
+    def sample(self) -> None:
+        """Remember the counters as they are; called every ten seconds."""
+        self._samples.append((self._time(), self._counters()))
+
+    def rates(self, *counters: str) -> str:
+        """Return the counters' sum per second over the last 10 s, 1 min and 10 min, as tools read it."""
+        now, current = self._time(), self._counters()
+        rates = []
+        for window in _WINDOWS:
+            at, then = self._sample_before(now - window)
+            seconds = now - at
+            grown = sum(current[name] - then[name] for name in counters)
+            rates.append(grown / seconds if seconds > 0 else 0.0)
+        return " ".join(map(str, rates))
+
+    def _sample_before(self, moment: float) -> tuple[float, dict[str, int]]:
+        """Return the newest sample not after the moment, else the oldest there is."""
+        best = None
+        for sample in self._samples:
+            if best is not None and sample[0] > moment:
+                break
+            best = sample
+        return best if best is not None else (self._time(), self._counters())
+
+    def _counters(self) -> dict[str, int]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def __repr__(self) -> str:
+        return f"BrokerStatistics(put_messages={self.put_messages}, got_messages={self.got_messages})"
