@@ -99,6 +99,8 @@ class ApacheSettings:
     """Key -> where its value was set; keys at their default are missing."""
     warnings: list[str] = field(default_factory=list, kw_only=True)
     """What the settings asked for in vain, one sentence each."""
+    source: Path | None = field(default=None, kw_only=True)
+    """The settings file, which changes made while running are written to."""
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Self:

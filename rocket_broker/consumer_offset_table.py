@@ -9,22 +9,16 @@ import logging
 from collections.abc import Iterable, Mapping
 
 import msgspec
-from rocket_remoting.bodies import decode_body
 
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.table_file import TableFile
+from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, decode_body, encode_body
 
 __all__ = ["ConsumerOffsetTable"]
 
 _log = logging.getLogger(__name__)
 
 _SEPARATOR = "@"
-
-
-class _Stored(msgspec.Struct, rename="camel"):
-    """``{"offsetTable": {"topic@group": {queue: offset}}}``"""
-
-    offset_table: dict[str, dict[int, int]] = msgspec.field(default_factory=dict)
 
 
 class ConsumerOffsetTable:
@@ -42,7 +36,7 @@ class ConsumerOffsetTable:
         Raises:
             DamagedTable: Neither the file nor its backup can be read.
         """
-        stored = self._file.load(lambda data: decode_body(data, _Stored))
+        stored = self._file.load(lambda data: decode_body(data, ConsumerOffsetSerializeWrapper))
         if stored is not None:
             self._offsets = stored.offset_table
 
@@ -92,8 +86,8 @@ class ConsumerOffsetTable:
         return self._offsets
 
     def encode(self) -> bytes:
-        """Return the content of ``consumerOffset.json``."""
-        return msgspec.json.encode(_Stored(offset_table=self._offsets))
+        """Return all offsets as they go to tools and the file."""
+        return encode_body(ConsumerOffsetSerializeWrapper(offset_table=self._offsets), standard_json=True)
 
     def save(self) -> None:
         """Write ``consumerOffset.json`` if anything changed since it was last written."""

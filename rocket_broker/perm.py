@@ -1,12 +1,10 @@
-"""What a topic's or broker's permission number allows: a bit each, as Apache's ``PermName``."""
+"""What a topic's or broker's permission number allows: a bit each."""
 
-__all__ = ["INHERIT", "PRIORITY", "READ", "WRITE", "is_readable", "is_writable", "perm_text"]
+from rocket_remoting.sys_flag import PERM_INHERIT as INHERIT
+from rocket_remoting.sys_flag import PERM_READ as READ
+from rocket_remoting.sys_flag import PERM_WRITE as WRITE
 
-PRIORITY = 1 << 3
-READ = 1 << 2
-WRITE = 1 << 1
-INHERIT = 1
-"""New topics may be made after this one."""
+__all__ = ["INHERIT", "READ", "WRITE", "is_readable", "is_writable", "perm_text"]
 
 
 def is_readable(perm: int) -> bool:

@@ -14,7 +14,7 @@ from javaproperties.reading import KeyValue
 
 from rocket_broker.errors import BrokerError
 
-__all__ = ["Entry", "entries_of", "parse_properties", "read_properties"]
+__all__ = ["Entry", "entries_of", "parse_properties", "read_properties", "rewrite_properties"]
 
 
 class Entry(NamedTuple):
@@ -53,3 +53,25 @@ def parse_properties(text: str, name: str) -> list[Entry]:
 def entries_of(values: Mapping[str, str], origin: str) -> Iterable[Entry]:
     """Return settings that come from code, all with the same origin."""
     return [Entry(key, value, origin) for key, value in values.items()]
+
+
+def rewrite_properties(path: Path, changes: Mapping[str, str]) -> None:
+    """Set the keys in the file; its comments and all other lines stay as they are."""
+    left = dict(changes)
+    parts: list[str] = []
+    for element in javaproperties.parse(
+        io.StringIO(path.read_text(encoding="utf-8") if path.exists() else "")
+    ):
+        if isinstance(element, KeyValue) and element.key in changes:
+            if element.key in left:
+                parts.append(_line(element.key, left.pop(element.key)))
+        else:
+            parts.append(element.source if element.source.endswith("\n") else element.source + "\n")
+    parts += [_line(key, value) for key, value in left.items()]
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text("".join(parts), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _line(key: str, value: str) -> str:
+    return javaproperties.join_key_value(key, value) + "\n"

@@ -118,7 +118,9 @@ class BrokerSettings(ApacheSettings):
         check=_host,
         fixed=True,
     )
-    namesrv_addr: str = setting("", "Name servers to register with, separated by ';'.", check=_addresses)
+    namesrv_addr: str = setting(
+        "", "Name servers to register with, separated by ';'.", check=_addresses, fixed=True
+    )
     region_id: str = setting("DefaultRegion", "Region in the answers to producers that trace.")
     trace_on: bool = setting(True, "Tell clients that tracing is welcome.")
 

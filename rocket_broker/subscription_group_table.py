@@ -4,11 +4,16 @@ import logging
 from collections.abc import Iterator, Mapping
 
 import msgspec
-from rocket_remoting.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper, decode_body
 
-from rocket_broker.data_version import next_version
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
+from rocket_remoting.bodies import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    decode_body,
+    encode_body,
+)
 from rocket_remoting.clock import Clock
 from rocket_remoting.topics import TOOLS_CONSUMER_GROUP, is_system_group
 
@@ -96,14 +101,14 @@ class SubscriptionGroupTable:
 
     def save(self) -> None:
         """Write ``subscriptionGroup.json``."""
-        self._file.write(msgspec.json.format(msgspec.json.encode(self.wrapper()), indent=1))
+        self._file.write(msgspec.json.format(encode_body(self.wrapper(), standard_json=True), indent=1))
 
     def _put(self, config: SubscriptionGroupConfig) -> None:
         self._configs[config.group_name] = config
         self._changed()
 
     def _changed(self) -> None:
-        self.data_version = next_version(self.data_version, self._clock)
+        self.data_version = self.data_version.next(self._clock.now_ms())
         self.save()
 
     def __contains__(self, group: str) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rocket_broker.errors import DamagedTable
+from rocket_remoting.errors import RemotingError
 
 __all__ = ["TableFile"]
 
@@ -47,7 +48,7 @@ class TableFile:
         Raises:
             DamagedTable: Neither the file nor its backup can be read.
         """
-        problems = []
+        problems: list[str] = []
         for path in (self.path, self.backup):
             try:
                 content = path.read_bytes()
@@ -59,7 +60,7 @@ class TableFile:
                 problems.append("it is empty")
             except FileNotFoundError:
                 problems.append("it is missing")
-            except (OSError, ValueError) as e:
+            except (OSError, ValueError, RemotingError) as e:
                 problems.append(str(e))
         if problems == ["it is missing", "it is missing"]:
             return None

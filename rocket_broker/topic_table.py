@@ -8,12 +8,18 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
-from rocket_remoting.bodies import DataVersion, KVTable, TopicConfig, TopicConfigSerializeWrapper, decode_body
 
-from rocket_broker.data_version import next_version
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
+from rocket_remoting.bodies import (
+    DataVersion,
+    KVTable,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    decode_body,
+    encode_body,
+)
 from rocket_remoting.clock import Clock
 from rocket_remoting.topics import (
     AUTO_CREATE_TOPIC,
@@ -161,14 +167,14 @@ class TopicTable:
         self._changed()
 
     def _changed(self) -> None:
-        self.data_version = next_version(self.data_version, self._clock)
+        self.data_version = self.data_version.next(self._clock.now_ms())
         self.save()
         for tell in self.on_change:
             tell()
 
     def save(self) -> None:
         """Write ``topics.json``."""
-        self._file.write(msgspec.json.format(msgspec.json.encode(self.wrapper()), indent=1))
+        self._file.write(msgspec.json.format(encode_body(self.wrapper()), indent=1))
 
     def _own_topics(self) -> dict[str, TopicConfig]:
         """Return the topics every broker has, as Apache's make them at start."""

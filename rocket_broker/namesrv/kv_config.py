@@ -6,16 +6,16 @@ Its one use inside RocketMQ is the namespace ``ORDER_TOPIC_CONFIG``: topics whos
 from pathlib import Path
 
 import msgspec
-from rocket_remoting.bodies import decode_body
 
 from rocket_broker.table_file import TableFile
+from rocket_remoting.bodies import Body, decode_body, encode_body
 
 __all__ = ["ORDER_TOPIC_CONFIG", "KVConfig"]
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 
-class _Stored(msgspec.Struct, rename="camel"):
+class _Stored(Body):
     """``{"configTable": {namespace: {key: value}}}``"""
 
     config_table: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
@@ -58,4 +58,4 @@ class KVConfig:
 
     def _save(self) -> None:
         stored = _Stored(config_table=self._table)
-        self._file.write(msgspec.json.format(msgspec.json.encode(stored), indent=1))
+        self._file.write(msgspec.json.format(encode_body(stored), indent=1))

@@ -15,6 +15,10 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from rocket_remoting.connection import Connection
+
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.settings import MASTER_ID
 from rocket_remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -24,10 +28,6 @@ from rocket_remoting.bodies import (
     TopicConfig,
     TopicRouteData,
 )
-from rocket_remoting.connection import Connection
-
-from rocket_broker.perm import READ, WRITE
-from rocket_broker.settings import MASTER_ID
 
 __all__ = ["LiveBroker", "RouteTable"]
 
@@ -157,7 +157,7 @@ class RouteTable:
         """Return all brokers and clusters."""
         return ClusterInfo(
             broker_addr_table=self._brokers,
-            cluster_addr_table={cluster: sorted(names) for cluster, names in self._clusters.items()},
+            cluster_addr_table={cluster: set(names) for cluster, names in self._clusters.items()},
         )
 
     def topics(self, cluster: str | None = None) -> list[str]:

@@ -1,0 +1,284 @@
+"""What the name server answers, by request code."""
+
+import logging
+import re
+
+from rocket_remoting.connection import Connection, Handler
+
+from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
+from rocket_broker.namesrv.route_table import RouteTable
+from rocket_broker.settings import MASTER_ID, NameServerSettings
+from rocket_broker.settings_request import answer_settings, answer_settings_update
+from rocket_remoting.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    decode_body,
+    decode_register_broker_body,
+    encode_body,
+)
+from rocket_remoting.codes import RequestCode, ResponseCode, Version
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+from rocket_remoting.record import body_crc32
+
+__all__ = ["NameServerProcessor"]
+
+_log = logging.getLogger(__name__)
+
+MAX_QUEUES = 65_535
+_LEGAL_NAME = re.compile(r"[^\s\x00-\x1f]{1,255}")
+_LEGAL_ADDRESS = re.compile(r"[^\s\x00-\x1f;]{1,255}:[0-9]{1,5}")
+
+
+class NameServerProcessor:
+    """Handlers of all the requests a name server knows.
+
+    Attributes:
+        handlers: Request code -> handler.
+    """
+
+    def __init__(self, settings: NameServerSettings, routes: RouteTable, kv_config: KVConfig) -> None:
+        self._settings = settings
+        self._routes = routes
+        self._kv = kv_config
+        code = RequestCode
+        self.handlers: dict[int, Handler] = {
+            code.GET_ROUTEINFO_BY_TOPIC: self.get_route,
+            code.REGISTER_BROKER: self.register_broker,
+            code.UNREGISTER_BROKER: self.unregister_broker,
+            code.QUERY_DATA_VERSION: self.query_data_version,
+            code.GET_BROKER_CLUSTER_INFO: self.get_cluster_info,
+            code.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_perm,
+            code.ADD_WRITE_PERM_OF_BROKER: self.add_write_perm,
+            code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.get_all_topics,
+            code.GET_TOPICS_BY_CLUSTER: self.get_topics_by_cluster,
+            code.GET_SYSTEM_TOPIC_LIST_FROM_NS: self.get_system_topics,
+            code.GET_UNIT_TOPIC_LIST: self._topics_with_flags(unit=True, unit_sub=None),
+            code.GET_HAS_UNIT_SUB_TOPIC_LIST: self._topics_with_flags(unit=None, unit_sub=True),
+            code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._topics_with_flags(unit=False, unit_sub=True),
+            code.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            code.PUT_KV_CONFIG: self.put_kv,
+            code.GET_KV_CONFIG: self.get_kv,
+            code.DELETE_KV_CONFIG: self.delete_kv,
+            code.GET_KVLIST_BY_NAMESPACE: self.get_kv_namespace,
+            code.UPDATE_NAMESRV_CONFIG: self.update_settings,
+            code.GET_NAMESRV_CONFIG: self.get_settings,
+        }
+
+    # Routes
+
+    def get_route(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer where a topic is.
+
+        Clients before 4.9.4 read broker ids without quotes, which standard JSON does not have.
+        """
+        header = command.header(GetRouteInfoRequestHeader)
+        route = self._routes.route(header.topic)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}"
+            return RemotingCommand.response(command, ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+        if self._settings.order_message_enable:
+            route.order_topic_conf = self._kv.get(ORDER_TOPIC_CONFIG, header.topic)
+        standard = command.version >= Version.V4_9_4 or bool(header.accept_standard_json_only)
+        return RemotingCommand.response(command, body=encode_body(route, standard_json=standard))
+
+    def get_cluster_info(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer all clusters and brokers."""
+        return RemotingCommand.response(command, body=encode_body(self._routes.cluster_info()))
+
+    # Brokers
+
+    def register_broker(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Take a broker's registration; answer its master's address and which topics are ordered."""
+        header = command.header(RegisterBrokerRequestHeader)
+        body = bytes(command.body)
+        if header.body_crc32 and header.body_crc32 != body_crc32(body):
+            _log.warning("registration of %s from %s: crc32 does not match", header.broker_name, connection)
+            return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        if body:
+            registration = decode_register_broker_body(body, compressed=header.compressed)
+        else:
+            nothing = TopicConfigSerializeWrapper(
+                topic_config_table={}, data_version=DataVersion(timestamp=0, counter=0)
+            )
+            registration = RegisterBrokerBody(topic_config_serialize_wrapper=nothing)
+        problem = _problem(header, registration)
+        if problem is not None:
+            _log.warning("registration from %s refused: %s", connection.remote_address, problem)
+            return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark=problem)
+        self._routes.forget_missing_topics = self._settings.delete_topic_with_broker_registration
+        self._routes.register(
+            cluster=header.cluster_name,
+            name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+            ha_address=header.ha_server_addr or "",
+            body=registration,
+            connection=connection,
+        )
+        return self._registered(command, header)
+
+    def _registered(self, command: RemotingCommand, header: RegisterBrokerRequestHeader) -> RemotingCommand:
+        answer = RegisterBrokerResponseHeader()
+        master = self._routes.master_of(header.broker_name) if header.broker_id != MASTER_ID else None
+        if master is not None:
+            answer.master_addr, live = master
+            answer.ha_server_addr = live.ha_address
+        ordered = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        tell = ordered is not None and self._settings.return_order_topic_config_to_broker
+        return RemotingCommand.response(
+            command, header=answer, body=encode_body(KVTable(table=ordered or {})) if tell else b""
+        )
+
+    def unregister_broker(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Forget a broker that goes."""
+        header = command.header(UnRegisterBrokerRequestHeader)
+        self._routes.unregister(header.broker_name, header.broker_id, header.broker_addr)
+        return RemotingCommand.response(command)
+
+    def query_data_version(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer whether a broker's topics differ from those it registered; if not, it is alive by this."""
+        header = command.header(QueryDataVersionRequestHeader)
+        changed = self._routes.is_changed(header.broker_addr, decode_body(command.body, DataVersion))
+        if not changed:
+            self._routes.touch(header.broker_addr)
+        known = self._routes.data_version(header.broker_addr)
+        body = encode_body(known) if known is not None else b""
+        return RemotingCommand.response(
+            command, header=QueryDataVersionResponseHeader(changed=changed), body=body
+        )
+
+    def wipe_write_perm(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Stop producers from choosing a broker, before it is shut down."""
+        name = command.header(WipeWritePermOfBrokerRequestHeader).broker_name
+        count = self._routes.wipe_write_perm(name)
+        _log.info(
+            "%s took the write permission from the %d topics of %s", connection.remote_address, count, name
+        )
+        return RemotingCommand.response(
+            command, header=WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count)
+        )
+
+    def add_write_perm(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Let producers choose a broker again."""
+        name = command.header(AddWritePermOfBrokerRequestHeader).broker_name
+        count = self._routes.add_write_perm(name)
+        _log.info("%s made the %d topics of %s writable", connection.remote_address, count, name)
+        return RemotingCommand.response(
+            command, header=AddWritePermOfBrokerResponseHeader(add_topic_count=count)
+        )
+
+    # Topics
+
+    def get_all_topics(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer the names of all topics."""
+        if not self._settings.enable_all_topic_list:
+            return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="disable")
+        return _topics(command, self._routes.topics())
+
+    def get_topics_by_cluster(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer the names of the topics that a cluster's brokers have."""
+        if not self._settings.enable_topic_list:
+            return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="disable")
+        cluster = command.header(GetTopicsByClusterRequestHeader).cluster
+        return _topics(command, self._routes.topics(cluster))
+
+    def get_system_topics(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer the topics that clusters and brokers have by their names."""
+        names, address = self._routes.system_topics()
+        return _topics(command, names, address)
+
+    def _topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> Handler:
+        def answer(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+            return _topics(command, self._routes.topics_with_flags(unit=unit, unit_sub=unit_sub))
+
+        return answer
+
+    def delete_topic(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Forget a topic that its brokers have deleted."""
+        header = command.header(DeleteTopicFromNamesrvRequestHeader)
+        self._routes.delete_topic(header.topic, header.cluster_name or None)
+        return RemotingCommand.response(command)
+
+    # Key-value configuration
+
+    def put_kv(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Set a value."""
+        header = command.header(PutKVConfigRequestHeader)
+        self._kv.put(header.namespace, header.key, header.value)
+        return RemotingCommand.response(command)
+
+    def get_kv(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer a value."""
+        header = command.header(GetKVConfigRequestHeader)
+        value = self._kv.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return RemotingCommand.response(command, ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return RemotingCommand.response(command, header=GetKVConfigResponseHeader(value=value))
+
+    def delete_kv(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Forget a value."""
+        header = command.header(DeleteKVConfigRequestHeader)
+        self._kv.delete(header.namespace, header.key)
+        return RemotingCommand.response(command)
+
+    def get_kv_namespace(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer all values of a namespace."""
+        namespace = command.header(GetKVListByNamespaceRequestHeader).namespace
+        values = self._kv.namespace(namespace)
+        if values is None:
+            remark = f"No config item, Namespace: {namespace}"
+            return RemotingCommand.response(command, ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return RemotingCommand.response(command, body=encode_body(KVTable(table=values)))
+
+    # Settings
+
+    def get_settings(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Answer the effective settings as the text of a properties file."""
+        return answer_settings(self._settings, command)
+
+    def update_settings(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """Change settings, all or none."""
+        return answer_settings_update(self._settings, connection, command)
+
+
+def _topics(command: RemotingCommand, names: list[str], broker_address: str | None = None) -> RemotingCommand:
+    body = encode_body(TopicList(topic_list=set(names), broker_addr=broker_address))
+    return RemotingCommand.response(command, body=body)
+
+
+def _problem(header: RegisterBrokerRequestHeader, body: RegisterBrokerBody) -> str | None:
+    """Return why the registration would break clients that are told of it, or None."""
+    if not _LEGAL_NAME.fullmatch(header.broker_name) or not _LEGAL_NAME.fullmatch(header.cluster_name):
+        return "the broker's and its cluster's names must have 1 to 255 characters and no spaces"
+    if not _LEGAL_ADDRESS.fullmatch(header.broker_addr) or header.broker_id < 0:
+        return "a broker needs an address host:port and an id from 0"
+    for topic in body.topic_config_serialize_wrapper.topic_config_table.values():
+        queues = (topic.read_queue_nums, topic.write_queue_nums)
+        if not _LEGAL_NAME.fullmatch(topic.topic_name) or not all(0 <= n <= MAX_QUEUES for n in queues):
+            return (
+                f"topic {topic.topic_name[:255]!r} has {queues} queues; expected a name and 0 to {MAX_QUEUES}"
+            )
+    return None

@@ -1,0 +1,90 @@
+"""The name server: its listening socket and the loop that looks for dead brokers."""
+
+import asyncio
+import logging
+
+from rocket_remoting.connection import Connection
+from rocket_remoting.transport import Limits, Server, Transport
+
+from rocket_broker.namesrv.kv_config import KVConfig
+from rocket_broker.namesrv.processor import NameServerProcessor
+from rocket_broker.namesrv.route_table import RouteTable
+from rocket_broker.serving import dispatch_by_code, listen
+from rocket_broker.settings import NameServerSettings
+
+__all__ = ["BROKER_EXPIRY_SECONDS", "NameServer"]
+
+_log = logging.getLogger(__name__)
+
+BROKER_EXPIRY_SECONDS = 120.0
+"""A broker that did not register for so long is dead."""
+
+
+class NameServer:
+    """Answers routes; told by brokers, which register every 30 seconds, and by nobody else.
+
+    Attributes:
+        settings: What it was told.
+        routes: Who is alive and has which topics.
+        kv_config: The key-value configuration.
+    """
+
+    def __init__(self, settings: NameServerSettings, *, transport: Transport) -> None:
+        self.settings = settings
+        self.kv_config = KVConfig(settings.kv_config_path)
+        self.routes = RouteTable(
+            lambda: asyncio.get_running_loop().time(),
+            forget_missing_topics=settings.delete_topic_with_broker_registration,
+        )
+        self._transport = transport
+        self._server: Server | None = None
+        self._scan: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients and brokers find it."""
+        if self._server is None:
+            raise RuntimeError("the name server is not started")
+        return self._server.address
+
+    async def start(self) -> None:
+        """Serve from when this returns.
+
+        Raises:
+            AddressInUse: Somebody else has the port.
+            DamagedTable: The key-value configuration cannot be read.
+        """
+        self.kv_config.load()
+        processor = NameServerProcessor(self.settings, self.routes, self.kv_config)
+        idle = self.settings.server_channel_max_idle_time_seconds
+        self._server = await listen(
+            self._transport,
+            self.settings.bind_address,
+            self.settings.listen_port,
+            dispatch_by_code("name server", processor.handlers),
+            on_close=self.routes.connection_closed,
+            limits=Limits(idle_timeout=idle),
+        )
+        self._scan = asyncio.create_task(
+            self._remove_silent_brokers(), name="name server: scan for dead brokers"
+        )
+
+    async def stop(self) -> None:
+        """Close every connection; brokers and clients go on with the routes they have."""
+        if self._scan is not None:
+            self._scan.cancel()
+            await asyncio.gather(self._scan, return_exceptions=True)
+            self._scan = None
+        if self._server is not None:
+            await self._server.close()
+            self._server = None
+
+    async def _remove_silent_brokers(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.scan_not_active_broker_interval / 1000)
+            silent = self.routes.remove_silent(BROKER_EXPIRY_SECONDS)
+            await _close_all(silent)
+
+
+async def _close_all(connections: list[Connection]) -> None:
+    await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)

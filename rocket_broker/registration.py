@@ -1,0 +1,247 @@
+"""Keeping the broker known to every name server.
+
+Name servers do not talk to each other, so the broker registers with each over a connection of its own: at
+start, every 30 seconds (B5), at once when a topic changes (B9), and at once when a lost connection can be
+made again, since a name server that was restarted knows nothing. One that is down disturbs neither the broker
+nor the other ones.
+"""
+
+import asyncio
+import logging
+
+import msgspec
+from rocket_remoting.connection import Connection
+from rocket_remoting.transport import Transport
+
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    decode_body,
+    encode_body,
+    encode_register_broker_body,
+)
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.errors import RemotingError, ResponseError
+from rocket_remoting.headers import (
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from rocket_remoting.record import body_crc32
+
+__all__ = ["Registration"]
+
+_log = logging.getLogger(__name__)
+
+SHORTEST_PERIOD_MS = 10_000
+LONGEST_PERIOD_MS = 60_000
+UNREGISTER_TIMEOUT = 3.0
+FIRST_RETRY = 0.5
+
+
+class Registration:
+    """The broker's entries at the name servers in ``namesrvAddr``.
+
+    Args:
+        settings: Who the broker is and where the name servers are.
+        topics: What is registered; its changes are sent at once.
+        transport: Makes the connections.
+        address: Where clients reach the broker.
+        ha_address: Where replicas would.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        topics: TopicTable,
+        *,
+        transport: Transport,
+        address: str,
+        ha_address: str,
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._transport = transport
+        self._address = address
+        self._ha_address = ha_address
+        self._links = [_Link(self, name_server) for name_server in settings.name_servers]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Register everywhere; returns when each name server has answered or failed to."""
+        self._topics.on_change.append(self.register_now)
+        self._tasks = [
+            asyncio.create_task(link.run(), name=f"registration with {link.name_server}")
+            for link in self._links
+        ]
+        await asyncio.gather(*(link.tried.wait() for link in self._links))
+
+    async def stop(self) -> None:
+        """Unregister where there is a connection, and close it."""
+        self._topics.on_change.remove(self.register_now)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await asyncio.gather(*(link.unregister() for link in self._links))
+
+    def register_now(self) -> None:
+        """Send the topics as they are now to every name server, once the present turn of the loop is over."""
+        for link in self._links:
+            link.wake.set()
+
+    def body(self) -> bytes:
+        """Return all topics in the form they are registered in."""
+        wrapper = self._topics.wrapper()
+        permission = self._settings.broker_permission
+        if permission & (READ | WRITE) != READ | WRITE:
+            wrapper = _with_permission(wrapper, permission)
+        registration = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
+        return encode_register_broker_body(registration, compressed=self._settings.compressed_register)
+
+    async def register(self, connection: Connection) -> KVTable | None:
+        """Register over the connection; return the ordered topics if the name server has any."""
+        s = self._settings
+        timeout = s.register_broker_timeout_mills / 1000
+        if not s.force_register and not await self._is_outdated(connection, timeout):
+            return None
+        body = self.body()
+        header = RegisterBrokerRequestHeader(
+            cluster_name=s.broker_cluster_name,
+            broker_name=s.broker_name,
+            broker_id=s.broker_id,
+            broker_addr=self._address,
+            ha_server_addr=self._ha_address,
+            compressed=s.compressed_register,
+            body_crc32=body_crc32(body),
+        )
+        answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body, timeout=timeout)
+        _check(answer, connection, RequestCode.REGISTER_BROKER)
+        return decode_body(answer.body, KVTable) if answer.body else None
+
+    async def unregister(self, connection: Connection) -> None:
+        """Tell the name server that the broker goes."""
+        s = self._settings
+        header = UnRegisterBrokerRequestHeader(
+            cluster_name=s.broker_cluster_name,
+            broker_name=s.broker_name,
+            broker_id=s.broker_id,
+            broker_addr=self._address,
+        )
+        await connection.invoke(RequestCode.UNREGISTER_BROKER, header, timeout=UNREGISTER_TIMEOUT)
+
+    async def _is_outdated(self, connection: Connection, timeout: float) -> bool:
+        s = self._settings
+        header = QueryDataVersionRequestHeader(
+            cluster_name=s.broker_cluster_name,
+            broker_name=s.broker_name,
+            broker_id=s.broker_id,
+            broker_addr=self._address,
+        )
+        body = encode_body(self._topics.data_version)
+        answer = await connection.invoke(RequestCode.QUERY_DATA_VERSION, header, body, timeout=timeout)
+        _check(answer, connection, RequestCode.QUERY_DATA_VERSION)
+        known = decode_body(answer.body, DataVersion) if answer.body else None
+        return answer.header(QueryDataVersionResponseHeader).changed or known != self._topics.data_version
+
+    @property
+    def period(self) -> float:
+        """Seconds between registrations."""
+        period = self._settings.register_name_server_period
+        return max(SHORTEST_PERIOD_MS, min(period, LONGEST_PERIOD_MS)) / 1000
+
+    async def connect(self, name_server: str) -> Connection:
+        """Return a new connection to the name server."""
+        timeout = self._settings.connect_timeout_millis / 1000
+        return await self._transport.connect(name_server, timeout=timeout)
+
+    def take_ordered_topics(self, name_server: str, ordered: KVTable | None) -> None:
+        """Mark the topics that the first name server says are ordered; the others must not contradict it."""
+        if name_server == self._links[0].name_server:
+            self._topics.mark_ordered(ordered)
+
+
+class _Link:
+    """The connection to one name server."""
+
+    def __init__(self, registration: Registration, name_server: str) -> None:
+        self.name_server = name_server
+        self.wake = asyncio.Event()
+        self.tried = asyncio.Event()
+        self._registration = registration
+        self._connection: Connection | None = None
+        self._registered: bool | None = None
+
+    async def run(self) -> None:
+        """Register again and again until cancelled."""
+        retry = FIRST_RETRY
+        while True:
+            self.wake.clear()
+            try:
+                await self._register()
+                wait = self._registration.period
+                retry = FIRST_RETRY
+                self._tell(True, "")
+            except (RemotingError, OSError) as e:
+                wait = retry
+                retry = min(retry * 2, self._registration.period)
+                self._tell(False, str(e))
+            self.tried.set()
+            await self._sleep(wait)
+
+    async def unregister(self) -> None:
+        """Take the broker out of the routes at once, and close."""
+        connection, self._connection = self._connection, None
+        if connection is None or connection.is_closed:
+            return
+        try:
+            await self._registration.unregister(connection)
+        except RemotingError as e:
+            _log.warning("not unregistered from name server %s: %s", self.name_server, e)
+        await connection.close()
+
+    async def _register(self) -> None:
+        if self._connection is None or self._connection.is_closed:
+            self._connection = await self._registration.connect(self.name_server)
+            self._connection.add_close_callback(lambda _: self.wake.set())
+        ordered = await self._registration.register(self._connection)
+        self._registration.take_ordered_topics(self.name_server, ordered)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wake.wait()
+        except TimeoutError:
+            pass
+
+    def _tell(self, registered: bool, problem: str) -> None:
+        """Log changes only: a name server that stays down is not news."""
+        if registered is not self._registered:
+            self._registered = registered
+            if registered:
+                _log.info("registered with name server %s", self.name_server)
+            else:
+                _log.warning(
+                    "not registered with name server %s, trying again: %s", self.name_server, problem
+                )
+
+
+def _check(answer: RemotingCommand, connection: Connection, code: RequestCode) -> None:
+    if answer.code != ResponseCode.SUCCESS:
+        raise ResponseError(answer.code, answer.remark, address=connection.remote_address, request_code=code)
+
+
+def _with_permission(wrapper: TopicConfigSerializeWrapper, permission: int) -> TopicConfigSerializeWrapper:
+    """Return the table with the broker's own permission in place of each topic's."""
+    table = {
+        name: msgspec.structs.replace(config, perm=permission)
+        for name, config in wrapper.topic_config_table.items()
+    }
+    return TopicConfigSerializeWrapper(topic_config_table=table, data_version=wrapper.data_version)
