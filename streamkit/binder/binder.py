@@ -50,11 +50,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from streamkit.clock import Clock
-from streamkit.config.environment import Environment
-from streamkit.config.settings import ConsumerProperties, ProducerProperties
-from streamkit.messaging.message import Message
-
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import (
     ConsumerModel,
@@ -63,7 +58,13 @@ from streamkit.binder.delivery import (
     ExtendedProducerProperties,
     ProducerModel,
 )
+from streamkit.binder.permits import Permits
 from streamkit.binder.settlement import Settlement
+from streamkit.clock import Clock
+from streamkit.config.environment import Environment
+from streamkit.config.settings import ConsumerProperties, ProducerProperties
+from streamkit.errors import BinderError
+from streamkit.messaging.message import Message
 
 __all__ = [
     "Binder",
@@ -71,6 +72,7 @@ __all__ = [
     "BindingState",
     "ConsumerBinding",
     "ConsumerDestination",
+    "FailureListener",
     "Health",
     "HealthStatus",
     "ProducerBinding",
@@ -111,13 +113,15 @@ class ConsumerDestination:
     """What a consumer is bound to.
 
     Attributes:
-        name: The destination: a topic.
+        name: The destination: a topic. Of several destinations in one setting each is bound on its own; with
+            ``multiplex`` the binder gets them all here, separated by commas.
         group: The consumer group; ``None`` is an anonymous one: the member's own, not durable, and it gets
             only messages sent from now on.
         binding: The binding's name, for messages and logs.
         properties: ``spring.cloud.stream.bindings.<binding>.consumer.*``.
         extended: The binder's own settings of this binding, an instance of its ``consumer_properties``.
         delivery: What ``extended`` means in portable terms.
+        permits: The permits the receiver takes; a binder may watch them, to fetch no more than can be handled.
         instance_index: This process's number among ``instance_count`` instances.
         instance_count: How many instances of the application run.
     """
@@ -128,18 +132,33 @@ class ConsumerDestination:
     properties: ConsumerProperties
     extended: ExtendedConsumerProperties
     delivery: Delivery
+    permits: Permits
     instance_index: int = 0
     instance_count: int = 1
 
 
+FailureListener: TypeAlias = Callable[[Message[bytes], BinderError], Awaitable[None]]
+"""Told of a message whose sending failed after ``send`` had returned."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerDestination:
-    """What a producer is bound to; fields as in :class:`ConsumerDestination`."""
+    """What a producer is bound to.
+
+    Attributes:
+        name: The destination: a topic.
+        binding: The binding's name, for messages and logs.
+        properties: ``spring.cloud.stream.bindings.<binding>.producer.*``.
+        extended: The binder's own settings of this binding, an instance of its ``producer_properties``.
+        on_failure: To be awaited when a message that ``send`` took is lost after all; it reports to the
+            binding's error channel and never raises.
+    """
 
     name: str
     binding: str
     properties: ProducerProperties
     extended: ExtendedProducerProperties
+    on_failure: FailureListener
 
 
 class ConsumerBinding(ABC):
@@ -205,9 +224,9 @@ class Binder(ABC):
         self.name = name
 
     @property
-    def extended_prefix(self) -> str:
-        """Where the extended properties of bindings stand: ``spring.cloud.stream.<type>``."""
-        return f"spring.cloud.stream.{self.type}"
+    def extended_type(self) -> str:
+        """The type below whose ``spring.cloud.stream.<type>`` the extended properties of bindings stand."""
+        return self.type
 
     @abstractmethod
     async def start(self) -> None:

@@ -1,0 +1,35 @@
+"""What a dead letter tells about its end: headers, bounded in size, the same on every binder."""
+
+import traceback
+from typing import Final
+
+from streamkit.binder.settlement import RejectMessage
+
+__all__ = ["FAILURE_MESSAGE", "FAILURE_PLACE", "FAILURE_TYPE", "cause_headers"]
+
+FAILURE_TYPE: Final = "FAILURE_TYPE"
+"""The exception's class, with its module."""
+FAILURE_MESSAGE: Final = "FAILURE_MESSAGE"
+"""The exception's text, or the reason of a listener that rejected the message."""
+FAILURE_PLACE: Final = "FAILURE_PLACE"
+"""``file:line in function`` where it was raised."""
+
+_MAX_TYPE: Final = 200
+_MAX_MESSAGE: Final = 1000
+_MAX_PLACE: Final = 300
+
+
+def cause_headers(rejected: RejectMessage) -> dict[str, str]:
+    """Return the headers that tell why a message was rejected; empty texts are left out."""
+    cause = rejected.cause
+    if cause is None:
+        return {FAILURE_MESSAGE: rejected.reason[:_MAX_MESSAGE]} if rejected.reason else {}
+    kind = type(cause)
+    frames = traceback.extract_tb(cause.__traceback__)
+    place = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
+    told = {
+        FAILURE_TYPE: f"{kind.__module__}.{kind.__qualname__}"[:_MAX_TYPE],
+        FAILURE_MESSAGE: str(cause)[:_MAX_MESSAGE],
+        FAILURE_PLACE: place[-_MAX_PLACE:],
+    }
+    return {name: text for name, text in told.items() if text}

@@ -1,0 +1,87 @@
+"""Error channels: where a message goes that its binding could not handle or send.
+
+::
+
+    <destination>.<group>.errors    of a consumer binding; a subscriber here handles the message for good
+    <destination>.errors            of a producer binding with error-channel-enabled
+    errorChannel                    hears of every error of every binding; its own subscriber logs
+"""
+
+import logging
+from typing import Final
+
+from streamkit.messaging.channel import PublishSubscribeChannel
+from streamkit.messaging.message import ErrorMessage, Message
+from streamkit.messaging.portal import Portal
+
+__all__ = ["GLOBAL_ERROR_CHANNEL", "ErrorChannels", "consumer_error_channel", "producer_error_channel"]
+
+log = logging.getLogger(__name__)
+
+GLOBAL_ERROR_CHANNEL: Final = "errorChannel"
+
+
+def consumer_error_channel(destination: str, group: str | None) -> str:
+    """Return the name of a consumer binding's error channel."""
+    return f"{destination}.{group or 'anonymous'}.errors"
+
+
+def producer_error_channel(destination: str) -> str:
+    """Return the name of a producer binding's error channel."""
+    return f"{destination}.errors"
+
+
+class ErrorChannels:
+    """The application's error channels, made when first asked for.
+
+    Attributes:
+        everything: The channel ``errorChannel``. Its subscriber :func:`log_error` may be unsubscribed.
+    """
+
+    def __init__(self) -> None:
+        self._channels: dict[str, PublishSubscribeChannel] = {}
+        self.everything = self.channel(GLOBAL_ERROR_CHANNEL)
+        self.everything.subscribe(log_error)
+
+    def channel(self, name: str) -> PublishSubscribeChannel:
+        """Return the error channel of that name."""
+        found = self._channels.get(name)
+        if found is None:
+            found = self._channels[name] = PublishSubscribeChannel(name)
+        return found
+
+    def attach(self, portal: Portal | None) -> None:
+        """Lead `send` from other threads to the application's loop."""
+        for channel in self._channels.values():
+            channel.portal = portal
+
+    async def publish(self, name: str, error: ErrorMessage) -> bool:
+        """Send ``error`` to channel ``name`` and to ``errorChannel``.
+
+        Returns:
+            Whether somebody subscribed to channel ``name`` handled it.
+
+        Raises:
+            Exception: What a subscriber of channel ``name`` raised: the error is not handled then.
+        """
+        channel = self._channels.get(name)
+        handled = channel is not None and bool(channel.subscribers)
+        try:
+            if channel is not None and handled:
+                await channel.asend(error)
+        finally:
+            await self._tell_everybody(error)
+        return handled
+
+    async def _tell_everybody(self, error: ErrorMessage) -> None:
+        try:
+            await self.everything.asend(error)
+        except Exception:  # the listeners' errors must not hide the one they are told
+            log.exception("A subscriber of errorChannel failed")
+
+
+def log_error(message: Message[object]) -> None:
+    """Log an error message with the traceback of its cause."""
+    error = message.payload
+    if isinstance(error, BaseException):
+        log.error("%s", error, exc_info=error)

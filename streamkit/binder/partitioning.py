@@ -1,0 +1,91 @@
+"""Which partition a message goes to.
+
+::
+
+    header scst_partitionOverride                            wins over everything
+    partition-selector-expression | partition-selector-name  of the key
+    |hash(key)| mod count                                    otherwise; Java's hash, so that Java applications
+                                                             choose the same partition for the same key
+
+The key comes from ``partition-key-expression`` or the extractor ``partition-key-extractor-name``. The count is
+the binder's, where it knows its partitions, else ``partition-count``.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from streamkit.errors import MessageDeliveryError
+from streamkit.messaging.headers import PARTITION, PARTITION_OVERRIDE
+from streamkit.messaging.message import Message
+
+__all__ = ["KeyExtractor", "PartitionSelector", "Partitioner", "java_hash", "partition_of"]
+
+KeyExtractor = Callable[[Message[object]], object]
+PartitionSelector = Callable[[object, int], int]
+
+_INT_MIN: Final = -(2**31)
+_LONG: Final = 2**64 - 1
+
+
+def java_hash(key: object) -> int:
+    """Return ``key.hashCode()`` as Java computes it for text, integers and booleans; others hash as text."""
+    if isinstance(key, bool):
+        return 1231 if key else 1237
+    if isinstance(key, int):
+        return key if _INT_MIN <= key < 2**31 else _signed((key & _LONG) ^ ((key & _LONG) >> 32))
+    value = 0
+    for unit in memoryview(str(key).encode("utf-16-le", "surrogatepass")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return _signed(value)
+
+
+def _signed(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value
+
+
+def partition_of(key: object, count: int) -> int:
+    """Return \\|hash\\| mod ``count``; the one hash without a positive counterpart counts as 0."""
+    value = java_hash(key)
+    return 0 if value == _INT_MIN else abs(value) % count
+
+
+class Partitioner:
+    """Sets the header ``scst_partition`` of the messages of one producer binding."""
+
+    __slots__ = ("_extract", "_select")
+
+    def __init__(self, extract: KeyExtractor, select: PartitionSelector = partition_of) -> None:
+        self._extract = extract
+        self._select = select
+
+    def partition(self, message: Message[object], count: int) -> int:
+        """Return the partition of ``message`` among ``count``.
+
+        Raises:
+            MessageDeliveryError: It has no key.
+        """
+        override = message.headers.get(PARTITION_OVERRIDE)
+        if override is not None:
+            return _number(override, PARTITION_OVERRIDE, message)
+        key = self._extract(message)
+        if key is None:
+            raise MessageDeliveryError("the partition key of the message is None", message)
+        return self._select(key, count) % count
+
+
+def explicit_partition(message: Message[object]) -> int | None:
+    """Return the partition the sender chose by a header, on a binding that chooses none."""
+    for name in (PARTITION_OVERRIDE, PARTITION):
+        value = message.headers.get(name)
+        if value is not None:
+            return _number(value, name, message)
+    return None
+
+
+def _number(value: object, name: str, message: Message[object]) -> int:
+    if isinstance(value, int) and value >= 0:
+        return value
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    raise MessageDeliveryError(f"header {name!r} is {value!r}: it must be the number of a partition", message)

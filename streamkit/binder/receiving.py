@@ -1,0 +1,204 @@
+"""The receiver a binder calls: attempts, error handling, settlement.
+
+::
+
+    binder ─▶ MessageReceiver ─▶ input channel ─▶ listener
+                    │ calls of this delivery are over
+                    ├─▶ error handler, or error channel with a subscriber ─▶ Accept
+                    └─▶ nobody handled it ─▶ Retry, or RejectMessage over the limit
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
+from streamkit.binder.attempts import RetryPolicy, after_failure, after_requeue, unwrapped
+from streamkit.binder.deadlines import Call, Deadlines
+from streamkit.binder.delivery import Delivery
+from streamkit.binder.permits import Permits
+from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
+from streamkit.errors import (
+    MessageHandlingError,
+    MessagingError,
+    Reject,
+    Requeue,
+    RetriesExhausted,
+    SettlementRequest,
+)
+from streamkit.messaging.headers import DELIVERY_ATTEMPT
+from streamkit.messaging.message import ErrorMessage, Message
+
+__all__ = ["ErrorHandler", "MessageReceiver"]
+
+log = logging.getLogger(__name__)
+
+Target = Callable[[Message[object]], Awaitable[object]]
+ErrorHandler = Callable[[ErrorMessage], Awaitable[bool]]
+"""Told of a message given up in process; returns whether that settles it."""
+
+
+class MessageReceiver:
+    """Runs one binding's messages through its listener and says what becomes of each.
+
+    Permits limit the calls at work; a message waiting for its next attempt, or for its settlement by hand,
+    holds none.
+    """
+
+    def __init__(
+        self,
+        binding: str,
+        target: Target,
+        delivery: Delivery,
+        policy: RetryPolicy,
+        *,
+        permits: Permits,
+        on_error: ErrorHandler,
+        manual: bool = False,
+    ) -> None:
+        """Make a receiver.
+
+        Args:
+            binding: The binding's name, for logs.
+            target: What takes the message: its input channel.
+            delivery: The meaning of the binding's extended properties.
+            policy: How failures are retried in process.
+            permits: How many calls may be at work at once.
+            on_error: The binding's error handler or error channel.
+            manual: Whether a listener of the binding asks for an :class:`Acknowledgment`.
+        """
+        self._binding = binding
+        self._target = target
+        self._delivery = delivery
+        self._policy = policy
+        self._permits = permits
+        self._on_error = on_error
+        self._manual = manual
+        timeout = delivery.consume_timeout
+        self._deadlines = None if timeout is None else Deadlines(timeout.total_seconds())
+
+    async def __call__(self, message: Message[bytes], redeliveries: int) -> Settlement:
+        """Handle one delivery of ``message`` and return its settlement; raises only for cancellation."""
+        acknowledgment = Acknowledgment() if self._manual else None
+        headers = message.headers
+        if acknowledgment is not None:
+            headers = headers.annotated(ACKNOWLEDGMENT, acknowledgment)
+        calls = self._policy.calls(redeliveries)
+        for number in calls:
+            attempt: Message[bytes] = Message(message.payload, headers.annotated(DELIVERY_ATTEMPT, number))
+            try:
+                return await self._call(attempt, acknowledgment, redeliveries)
+            except SettlementRequest as request:
+                return self._requested(attempt, request, redeliveries)
+            except Exception as error:
+                if acknowledgment is not None and acknowledgment.settlement is not None:
+                    log.exception("A listener of %r failed after it had settled its message", self._binding)
+                    return self._bounded(acknowledgment.settlement, redeliveries)
+                retryable = self._policy.is_retryable(error)
+                if number == calls[-1] or not retryable:
+                    return await self._given_up(attempt, error, number, redeliveries, retryable)
+                pause = self._policy.back_off.pause(number)
+                log.warning(
+                    "Binding %r: attempt %d failed, next in %g s: %r",
+                    self._binding,
+                    number,
+                    pause,
+                    unwrapped(error),
+                )
+            await asyncio.sleep(pause)
+        raise AssertionError("a delivery makes at least one call")
+
+    async def _call(
+        self, message: Message[bytes], acknowledgment: Acknowledgment | None, redeliveries: int
+    ) -> Settlement:
+        """Make one call, and wait for the settlement if the listener took it upon itself."""
+        permits = self._permits
+        await permits.acquire()
+        held = True
+        call: Call | None = None
+        try:
+            if self._deadlines is not None:
+                call = self._deadlines.begin()
+            await self._target(message)
+            if acknowledgment is None or not acknowledgment.is_engaged:
+                return ACCEPT
+            permits.release()
+            held = False
+            return self._bounded(await acknowledgment.settled(), redeliveries)
+        except asyncio.CancelledError:
+            if call is None or not Deadlines.is_timeout(call):
+                raise
+            return self._timed_out(message, redeliveries)
+        finally:
+            if held:
+                permits.release()
+            if call is not None and self._deadlines is not None:
+                self._deadlines.end(call)
+
+    def _timed_out(self, message: Message[bytes], redeliveries: int) -> Settlement:
+        error = TimeoutError(f"not settled within consume-timeout {self._delivery.consume_timeout}")
+        log.warning("Binding %r: message %s was %s", self._binding, message.headers.id, error)
+        if self._delivery.broadcast:
+            return ACCEPT
+        return after_requeue(self._delivery, redeliveries, Retry(None, error), str(error))
+
+    def _requested(
+        self, message: Message[bytes], request: SettlementRequest, redeliveries: int
+    ) -> Settlement:
+        """Return what the listener chose by raising."""
+        if isinstance(request, Requeue):
+            return self._bounded(Retry(request.after, request.__cause__), redeliveries, str(request))
+        reason = request.reason if isinstance(request, Reject) else str(request)
+        return self._bounded(RejectMessage(reason, request.__cause__), redeliveries)
+
+    def _bounded(
+        self, settlement: Settlement, redeliveries: int, reason: str = "retried by hand"
+    ) -> Settlement:
+        """Return ``settlement`` within what the binding's delivery allows."""
+        if self._delivery.broadcast and settlement is not ACCEPT:
+            log.error(
+                "Binding %r drops a message: %r; broadcast messages are not kept", self._binding, settlement
+            )
+            return ACCEPT
+        if isinstance(settlement, Retry):
+            return after_requeue(self._delivery, redeliveries, settlement, reason)
+        return settlement
+
+    async def _given_up(
+        self, message: Message[bytes], error: Exception, attempts: int, redeliveries: int, retryable: bool
+    ) -> Settlement:
+        """Return what becomes of a message whose calls in process are over."""
+        cause = unwrapped(error)
+        try:
+            if await self._on_error(self._error_message(message, error, cause, attempts)):
+                return ACCEPT
+        except SettlementRequest as request:
+            return self._requested(message, request, redeliveries)
+        except Exception:
+            log.exception("The error handling of binding %r failed itself", self._binding)
+        if self._delivery.broadcast:
+            log.error("Binding %r drops message %s: %r", self._binding, message.headers.id, cause)
+            return ACCEPT
+        return after_failure(self._delivery, redeliveries, cause, retryable)
+
+    def _error_message(
+        self, message: Message[bytes], error: Exception, cause: BaseException, attempts: int
+    ) -> ErrorMessage:
+        payload: MessagingError
+        if isinstance(cause, MessagingError) and cause.failed_message is not None:
+            payload = cause
+        elif attempts > 1:
+            text = f"binding {self._binding!r} gave up after {attempts} attempts: {type(cause).__name__}: {cause}"
+            payload = RetriesExhausted(text, message, attempts=attempts)
+            payload.__cause__ = cause
+        else:
+            payload = MessageHandlingError(
+                f"binding {self._binding!r} failed: {type(cause).__name__}: {cause}", message
+            )
+            payload.__cause__ = cause
+        return ErrorMessage(payload, message.headers.user_values(), original_message=message)
+
+    def close(self) -> None:
+        """Drop the timer of deadlines; no call is under way any more."""
+        if self._deadlines is not None:
+            self._deadlines.close()
