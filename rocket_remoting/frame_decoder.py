@@ -43,6 +43,11 @@ class FrameDecoder:
         self._start = self._end = 0
         self.failure: RemoteProtocolError | None = None  # why this connection cannot be read any further
 
+    @property
+    def pending(self) -> int:
+        """Bytes received of a frame that is not whole yet."""
+        return self._end - self._start
+
     def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
         """The commands that `data` completes.
 

@@ -1,0 +1,475 @@
+"""One connection, seen from either end: frames in, frames out, requests matched with their answers.
+
+Requests flow both ways: clients ask, brokers push. A `Connection` is an asyncio protocol; what it stands on, a
+socket or a pipe in memory, is an asyncio transport. All time is the loop's.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from rocket_remoting.codes import ResponseCode, request_name
+from rocket_remoting.command import Buffer, RemotingCommand
+from rocket_remoting.errors import (
+    ConnectionLost,
+    RemoteProtocolError,
+    RemotingError,
+    RequestTimeout,
+    TooManyRequests,
+)
+from rocket_remoting.ext_fields import Header
+from rocket_remoting.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
+
+logger = logging.getLogger("rocket_remoting")
+
+_MAX_OPAQUE = 0x7FFFFFFF
+
+Handler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
+"""Answers a request, in the loop; None: the answer comes later by `Connection.respond`, or never."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one end allows the other.
+
+    Attributes:
+        max_frame: Most bytes of a frame that is read.
+        max_connections: Most connections a server keeps; further ones are closed at once.
+        max_pending_bytes: Bytes that may wait to be written to a peer. Above, `Connection.drain` waits, and a
+            server reads nothing more from that peer.
+        max_pending_requests: Most requests of ours without an answer on one connection.
+        idle_timeout: Seconds without a byte either way after which a connection is closed; None for never.
+    """
+
+    max_frame: int = DEFAULT_MAX_FRAME
+    max_connections: int = 10_000
+    max_pending_bytes: int = 4 * 1024 * 1024
+    max_pending_requests: int = 65_536
+    idle_timeout: float | None = 120.0
+
+
+class Connection(asyncio.BufferedProtocol):
+    """An open connection to one peer.
+
+    Attributes:
+        remote_address: ``host:port`` of the peer; for a connection we made, as it was asked for.
+        local_address: ``host:port`` of this end.
+        is_closed: Whether nothing more can be sent.
+        attachment: The owner's notes on this peer.
+    """
+
+    __slots__ = (
+        "_accepted",
+        "_backlog",
+        "_close_callbacks",
+        "_closed",
+        "_deadlines",
+        "_decoder",
+        "_drained",
+        "_flushing",
+        "_handler",
+        "_idle_timer",
+        "_last_activity",
+        "_limits",
+        "_loop",
+        "_made",
+        "_next_opaque",
+        "_outgoing",
+        "_outgoing_size",
+        "_pending",
+        "_reading",
+        "_reason",
+        "_stalled",
+        "_sweep_timer",
+        "_transport",
+        "attachment",
+        "is_closed",
+        "local_address",
+        "remote_address",
+    )
+
+    def __init__(
+        self,
+        handler: Handler | None,
+        limits: Limits,
+        *,
+        remote_address: str = "",
+        accepted: bool = False,
+        made: Callable[["Connection"], bool] | None = None,
+    ) -> None:
+        """Transports make connections; `made` is called when it stands and says whether to keep it."""
+        self.remote_address = remote_address
+        self.local_address = ""
+        self.is_closed = True
+        self.attachment: object | None = None
+        self._handler = handler
+        self._limits = limits
+        self._accepted = accepted
+        self._made = made
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder(limits.max_frame)
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._close_callbacks: list[Callable[[Connection], None]] = []
+        self._reason = "connection closed"
+        # Requests of ours: answers by number, and when they are due. A number whose answer has come stays in
+        # _deadlines until it would have been due; so one timer serves all of them.
+        self._pending: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._deadlines: list[tuple[float, int, float, int]] = []  # due, number, timeout, request code
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._next_opaque = 0
+        # Frames of one loop turn leave in one write: at the end of the read that caused them, or in _flush.
+        self._outgoing: list[Buffer] = []
+        self._outgoing_size = 0
+        self._flushing = False
+        self._reading = False
+        # While the peer does not read what we write: requests of it that were read already wait in _backlog.
+        self._stalled = False
+        self._backlog: deque[RemotingCommand] = deque()
+        self._drained: asyncio.Future[None] | None = None
+        self._last_activity = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    # ---- requests and answers ------------------------------------------------------------------------
+
+    async def invoke(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: Buffer = b"",
+        *,
+        timeout: float,
+        ext_fields: Mapping[str, str] | None = None,
+    ) -> RemotingCommand:
+        """The answer to a request, whatever its code.
+
+        Raises:
+            RequestTimeout: None came within `timeout` seconds.
+            ConnectionLost: The connection is closed, or was before an answer came.
+            TooManyRequests: `Limits.max_pending_requests` are under way.
+        """
+        return await self.invoke_async(code, header, body, timeout=timeout, ext_fields=ext_fields)
+
+    def invoke_async(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: Buffer = b"",
+        *,
+        timeout: float,
+        ext_fields: Mapping[str, str] | None = None,
+    ) -> asyncio.Future[RemotingCommand]:
+        """Send a request now; the future has its answer, or fails as `invoke` does.
+
+        Raises:
+            ConnectionLost: The connection is closed.
+            TooManyRequests: `Limits.max_pending_requests` are under way.
+        """
+        if self.is_closed:
+            raise ConnectionLost(self.remote_address, self._reason)
+        if len(self._pending) >= self._limits.max_pending_requests:
+            raise TooManyRequests(
+                f"{len(self._pending)} requests to {self.remote_address} have no answer yet:"
+                f" {request_name(code)} is not sent"
+            )
+        command = RemotingCommand.request(code, header, body, ext_fields=ext_fields)
+        opaque = command.opaque = self._next_opaque
+        self._next_opaque = opaque + 1 & _MAX_OPAQUE
+        self._send(command.encode())
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._pending[opaque] = future
+        due = self._loop.time() + timeout
+        heappush(self._deadlines, (due, opaque, timeout, code))
+        if self._sweep_timer is None or due < self._sweep_timer.when():
+            self._arm_sweep(due)
+        return future
+
+    def invoke_oneway(
+        self,
+        code: int,
+        header: Header | None = None,
+        body: Buffer = b"",
+        *,
+        ext_fields: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a request that gets no answer.
+
+        Raises:
+            ConnectionLost: The connection is closed.
+        """
+        if self.is_closed:
+            raise ConnectionLost(self.remote_address, self._reason)
+        command = RemotingCommand.request(code, header, body, oneway=True, ext_fields=ext_fields)
+        command.opaque = self._next_opaque
+        self._next_opaque = command.opaque + 1 & _MAX_OPAQUE
+        self._send(command.encode())
+
+    def respond(self, response: RemotingCommand) -> None:
+        """Send an answer; nothing happens when the connection is closed."""
+        if not self.is_closed:
+            self._send(response.encode())
+
+    async def drain(self) -> None:
+        """Return when less than `Limits.max_pending_bytes` wait to be written, or the connection has ended."""
+        if self._stalled and not self.is_closed:
+            if self._drained is None:
+                self._drained = self._loop.create_future()
+            await asyncio.shield(self._drained)
+
+    # ---- end -----------------------------------------------------------------------------------------
+
+    def add_close_callback(self, callback: Callable[["Connection"], None]) -> None:
+        """Call `callback` when the connection has ended; at once when it has already."""
+        if self._closed.done():
+            callback(self)
+        else:
+            self._close_callbacks.append(callback)
+
+    async def close(self) -> None:
+        """Return when all that was sent has been written and the connection is closed."""
+        self.start_close("closed on this side")
+        if self._transport is not None:
+            await asyncio.shield(self._closed)
+
+    def start_close(self, reason: str) -> None:
+        """Close once all that was sent has been written; unanswered requests fail with `reason`."""
+        if self._transport is not None and not self.is_closed:
+            self._reason = reason
+            self._flush()
+            self.is_closed = True
+            self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """Close the connection now, dropping what has not been written."""
+        if self._transport is not None and not self._closed.done():
+            if not self.is_closed:
+                self._reason = reason
+            self.is_closed = True
+            self._outgoing.clear()
+            self._transport.abort()
+
+    # ---- asyncio's side ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin: asyncio calls this once."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.is_closed = False
+        self.local_address = format_address(transport.get_extra_info("sockname"))
+        if not self.remote_address:
+            self.remote_address = format_address(transport.get_extra_info("peername"))
+        transport.set_write_buffer_limits(high=self._limits.max_pending_bytes)
+        self._last_activity = self._loop.time()
+        if self._made is not None and not self._made(self):
+            self.abort("refused")
+        elif self._limits.idle_timeout is not None:
+            due = self._last_activity + self._limits.idle_timeout
+            self._idle_timer = self._loop.call_at(due, self._check_idle)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes are to be put."""
+        return self._decoder.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Decode and handle what has been put there."""
+        self._last_activity = self._loop.time()
+        try:
+            commands = self._decoder.received(nbytes)
+        except RemoteProtocolError as error:
+            self._refuse(error)
+            return
+        if commands:
+            self._handle_all(commands)
+        if self._decoder.failure is not None:
+            self._refuse(self._decoder.failure)
+
+    def eof_received(self) -> bool:
+        """The peer closed its side: close ours."""
+        if not self.is_closed:
+            self._reason = "closed by the peer"
+            if self._decoder.pending:
+                logger.warning(
+                    "%s closed the connection inside a frame, %d bytes into it",
+                    self.remote_address,
+                    self._decoder.pending,
+                )
+        return False
+
+    def pause_writing(self) -> None:
+        """Too much waits to be written: hold requests of a peer that does not read its answers."""
+        self._stalled = True
+        if self._accepted and self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The peer reads again."""
+        self._stalled = False
+        if self._backlog:
+            commands = list(self._backlog)
+            self._backlog.clear()
+            self._handle_all(commands)
+        if self._stalled:
+            return
+        if self._accepted and self._transport is not None and not self.is_closed:
+            self._transport.resume_reading()
+        self._wake_drained()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: fail what waits for answers, tell who asked to be told."""
+        if exc is not None and not self.is_closed:
+            self._reason = str(exc) or type(exc).__name__
+        elif not self.is_closed and self._reason == "connection closed":
+            self._reason = "closed by the peer"
+        self.is_closed = True
+        for timer in (self._idle_timer, self._sweep_timer):
+            if timer is not None:
+                timer.cancel()
+        self._deadlines.clear()
+        self._outgoing.clear()
+        self._backlog.clear()
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(self.remote_address, self._reason))
+        self._wake_drained()
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        if not self._closed.done():
+            self._closed.set_result(None)
+        for callback in callbacks:
+            callback(self)
+
+    # ---- reading -------------------------------------------------------------------------------------
+
+    def _handle_all(self, commands: Sequence[RemotingCommand]) -> None:
+        limit = self._limits.max_pending_bytes
+        self._reading = True
+        try:
+            for index, command in enumerate(commands):
+                if self._stalled and self._accepted:
+                    self._backlog.extend(commands[index:])
+                    break
+                if command.flag & 1:
+                    self._complete(command)
+                else:
+                    self._handle(command)
+                if self._outgoing_size > limit:
+                    self._flush()
+        finally:
+            self._reading = False
+        if self._outgoing:
+            self._flush()
+
+    def _complete(self, response: RemotingCommand) -> None:
+        future = self._pending.pop(response.opaque, None)
+        if future is None:
+            logger.debug(
+                "%s: an answer to no request of ours, or too late: %r", self.remote_address, response
+            )
+        elif not future.done():
+            future.set_result(response)
+
+    def _handle(self, request: RemotingCommand) -> None:
+        try:
+            response = self._handler(self, request) if self._handler is not None else _not_supported(request)
+            if response is not None and not request.is_oneway:
+                self.respond(response)
+        except RemotingError as error:
+            logger.warning("%s from %s: %s", request.name, self.remote_address, error)
+            self._answer_error(request, str(error))
+        except Exception as error:
+            logger.exception("%s from %s: the handler failed", request.name, self.remote_address)
+            self._answer_error(request, f"{type(error).__name__}: {error}")
+
+    def _answer_error(self, request: RemotingCommand, remark: str) -> None:
+        if not request.is_oneway:
+            self.respond(RemotingCommand.response(request, ResponseCode.SYSTEM_ERROR, remark=remark))
+
+    def _refuse(self, error: RemoteProtocolError) -> None:
+        if not self.is_closed:
+            logger.warning("closing the connection to %s: %s", self.remote_address, error)
+            self.start_close(f"protocol error: {error}")
+
+    # ---- writing -------------------------------------------------------------------------------------
+
+    def _send(self, pieces: list[Buffer]) -> None:
+        self._outgoing += pieces
+        self._outgoing_size += sum(map(len, pieces))
+        if not self._reading and not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if not self._outgoing:
+            return
+        pieces, self._outgoing = self._outgoing, []
+        self._outgoing_size = 0
+        if self.is_closed or self._transport is None:
+            return
+        self._last_activity = self._loop.time()
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        else:
+            self._transport.writelines(pieces)
+
+    def _wake_drained(self) -> None:
+        if self._drained is not None:
+            drained, self._drained = self._drained, None
+            if not drained.done():
+                drained.set_result(None)
+
+    # ---- time ----------------------------------------------------------------------------------------
+
+    def _arm_sweep(self, due: float) -> None:
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self._sweep_timer = self._loop.call_at(due, self._sweep)
+
+    def _sweep(self) -> None:
+        """Fail requests that are due; wait for the first one that is not answered and not due."""
+        self._sweep_timer = None
+        now = self._loop.time()
+        deadlines = self._deadlines
+        while deadlines:
+            due, opaque, timeout, code = deadlines[0]
+            future = self._pending.get(opaque)
+            if future is not None:
+                if due > now:
+                    self._arm_sweep(due)
+                    return
+                del self._pending[opaque]
+                if not future.done():
+                    future.set_exception(RequestTimeout(self.remote_address, code, timeout))
+            heappop(deadlines)
+
+    def _check_idle(self) -> None:
+        assert self._limits.idle_timeout is not None
+        due = self._last_activity + self._limits.idle_timeout
+        if due > self._loop.time():
+            self._idle_timer = self._loop.call_at(due, self._check_idle)
+            return
+        logger.info(
+            "closing the connection to %s: idle for %g s", self.remote_address, self._limits.idle_timeout
+        )
+        self._idle_timer = None
+        self.abort(f"idle for {self._limits.idle_timeout:g} s")
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else f"{len(self._pending)} requests under way"
+        return f"<Connection {self.local_address} → {self.remote_address}: {state}>"
+
+
+def format_address(address: object) -> str:
+    """``host:port`` of a socket address, ``[host]:port`` for IPv6."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = address[:2]
+        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+    return str(address or "")
+
+
+def _not_supported(request: RemotingCommand) -> RemotingCommand:
+    remark = f"{request.name} is not served by this end"
+    return RemotingCommand.response(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)

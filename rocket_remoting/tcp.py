@@ -1,0 +1,64 @@
+"""The transport over TCP."""
+
+import asyncio
+
+from rocket_remoting.connection import Connection, Handler, Limits
+from rocket_remoting.errors import ConnectError
+from rocket_remoting.transport import ConnectionCallback, Server, parse_address
+
+
+class TcpTransport:
+    """Connections over TCP sockets of the running loop."""
+
+    __slots__ = ()
+
+    async def connect(
+        self,
+        address: str,
+        *,
+        handler: Handler | None = None,
+        timeout: float = 3.0,
+        limits: Limits | None = None,
+    ) -> Connection:
+        """An open connection to ``host:port``; see `Transport.connect`."""
+        host, port = parse_address(address)
+        limits = limits or Limits()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(handler, limits, remote_address=address), host, port
+                )
+        except TimeoutError:
+            raise ConnectError(address, f"no connection within {timeout:g} s") from None
+        except OSError as error:
+            raise ConnectError(address, error.strerror or str(error)) from error
+        return connection
+
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        handler: Handler,
+        *,
+        on_connect: ConnectionCallback | None = None,
+        on_close: ConnectionCallback | None = None,
+        limits: Limits | None = None,
+    ) -> Server:
+        """A server that listens when this returns; see `Transport.serve`."""
+        server = _TcpServer(handler, on_connect, on_close, limits or Limits())
+        await server.listen(host, port)
+        return server
+
+    def __repr__(self) -> str:
+        return "TcpTransport()"
+
+
+class _TcpServer(Server):
+    async def listen(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self.accept, host, port, backlog=1024)
+        self.host, self.port = self._listener.sockets[0].getsockname()[:2]
+
+    def _stop_listening(self) -> None:
+        self._listener.close()
