@@ -3,14 +3,14 @@
 import errno
 from collections.abc import Callable, Mapping
 
-from rocket_remoting.connection import Connection, Handler
-from rocket_remoting.transport import Limits, Server, Transport
-
 from rocket_broker.errors import AddressInUse, StartError
+from rocket_broker.refusal import Refusal
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection, Handler, Limits
+from rocket_remoting.transport import Server, Transport
 
-__all__ = ["dispatch_by_code", "listen"]
+__all__ = ["dispatch_by_code", "limits", "listen"]
 
 
 def dispatch_by_code(server: str, handlers: Mapping[int, Handler]) -> Handler:
@@ -25,9 +25,20 @@ def dispatch_by_code(server: str, handlers: Mapping[int, Handler]) -> Handler:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
                 remark=f"request type {command.code} not supported by this {server}",
             )
-        return handler(connection, command)
+        try:
+            return handler(connection, command)
+        except Refusal as refusal:
+            return refusal.answer(command)
 
     return dispatch
+
+
+def limits(idle_seconds: int, pending_bytes: int = 0) -> Limits:
+    """Return what clients may do, from settings in which 0 means no limit or the usual one."""
+    usual = Limits()
+    return Limits(
+        idle_timeout=idle_seconds or None, max_pending_bytes=pending_bytes or usual.max_pending_bytes
+    )
 
 
 async def listen(
@@ -38,7 +49,7 @@ async def listen(
     *,
     on_connect: Callable[[Connection], None] | None = None,
     on_close: Callable[[Connection], None] | None = None,
-    limits: Limits,
+    client_limits: Limits,
 ) -> Server:
     """Serve at the address.
 
@@ -49,7 +60,7 @@ async def listen(
     address = f"{host}:{port}"
     try:
         return await transport.serve(
-            host, port, handler, on_connect=on_connect, on_close=on_close, limits=limits
+            host, port, handler, on_connect=on_connect, on_close=on_close, limits=client_limits
         )
     except OSError as e:
         if e.errno == errno.EADDRINUSE:

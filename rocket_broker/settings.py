@@ -59,10 +59,6 @@ def _delay_levels(value: str) -> str | None:
     return None if 1 <= levels.max_level <= MAX_DELAY_LEVELS else f"1 to {MAX_DELAY_LEVELS} delays"
 
 
-def _entries(value: int) -> str | None:
-    return None if value % 20 == 0 else "a multiple of 20, the bytes of an entry"
-
-
 def _permission(value: int) -> str | None:
     return None if value in (2, 4, 6) else "6 (read and write), 4 (read only) or 2 (write only)"
 
@@ -159,7 +155,7 @@ class BrokerSettings(ApacheSettings):
         120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True
     )
     write_buffer_high_water_mark: int = setting(
-        0, "Unsent bytes at which a connection's requests are no longer read; 0: 64 MiB.", fixed=True
+        0, "Unsent bytes at which a connection's requests are no longer read; 0: 4 MiB.", fixed=True
     )
     max_message_size: int = setting(
         4 * 1024 * 1024, "Largest body in bytes.", minimum=1, maximum=_INT, fixed=True
@@ -263,7 +259,8 @@ class BrokerSettings(ApacheSettings):
             root=self.store_path_root_dir,
             commit_log_dir=self.store_path_commit_log,
             mapped_file_size_commit_log=self.mapped_file_size_commit_log,
-            mapped_file_size_consume_queue=self.mapped_file_size_consume_queue,
+            mapped_file_size_consume_queue=-(-self.mapped_file_size_consume_queue // 20)
+            * 20,  # whole entries
             flush_disk_type=self.flush_disk_type,
             flush_interval_commit_log=self.flush_interval_commit_log,
             flush_commit_log_least_pages=self.flush_commit_log_least_pages,

@@ -3,14 +3,13 @@
 import asyncio
 import logging
 
-from rocket_remoting.connection import Connection
-from rocket_remoting.transport import Limits, Server, Transport
-
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
-from rocket_broker.serving import dispatch_by_code, listen
+from rocket_broker.serving import dispatch_by_code, limits, listen
 from rocket_broker.settings import NameServerSettings
+from rocket_remoting.connection import Connection
+from rocket_remoting.transport import Server, Transport
 
 __all__ = ["BROKER_EXPIRY_SECONDS", "NameServer"]
 
@@ -56,14 +55,13 @@ class NameServer:
         """
         self.kv_config.load()
         processor = NameServerProcessor(self.settings, self.routes, self.kv_config)
-        idle = self.settings.server_channel_max_idle_time_seconds
         self._server = await listen(
             self._transport,
             self.settings.bind_address,
             self.settings.listen_port,
             dispatch_by_code("name server", processor.handlers),
             on_close=self.routes.connection_closed,
-            limits=Limits(idle_timeout=idle),
+            client_limits=limits(self.settings.server_channel_max_idle_time_seconds),
         )
         self._scan = asyncio.create_task(
             self._remove_silent_brokers(), name="name server: scan for dead brokers"

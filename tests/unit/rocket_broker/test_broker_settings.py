@@ -1,0 +1,186 @@
+"""Settings in Apache's own keys."""
+
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
+from rocket_broker.errors import BrokerError, SettingError, UnknownSetting
+from rocket_broker.properties_file import (
+    entries_of,
+    parse_properties,
+    read_properties,
+    rewrite_properties,
+)
+from rocket_broker.settings import BrokerSettings, NameServerSettings
+from rocket_broker.store.settings import FlushDiskType
+
+
+def broker_settings(text: str) -> BrokerSettings:
+    return BrokerSettings.from_entries(parse_properties(text, "broker.conf"))
+
+
+def test_the_stock_broker_conf_is_understood() -> None:
+    """Apache's conf/broker.conf sets the values it sets, and its clean-up settings are warned about."""
+    settings = broker_settings(
+        "brokerClusterName = DefaultCluster\n"
+        "brokerName = broker-a\n"
+        "brokerId = 0\n"
+        "deleteWhen = 04\n"
+        "fileReservedTime = 48\n"
+        "brokerRole = ASYNC_MASTER\n"
+        "flushDiskType = SYNC_FLUSH\n"
+    )
+    assert settings.broker_name == "broker-a"
+    assert settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    assert settings.warnings == [
+        "broker.conf:4: deleteWhen has no meaning here: files are not deleted by age or disk use",
+        "broker.conf:5: fileReservedTime has no meaning here: files are not deleted by age or disk use",
+    ]
+
+
+def test_each_value_remembers_where_it_was_set() -> None:
+    """The effective settings name file and line, or say that it is the default."""
+    rows = {row.key: row for row in broker_settings("# a comment\n\nlistenPort=\\\n  10921\n").rows()}
+    assert (rows["listenPort"].value, rows["listenPort"].origin) == ("10921", "broker.conf:3")
+    assert (rows["brokerPermission"].value, rows["brokerPermission"].origin) == ("6", "default")
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest"),
+    [
+        ("listenprot=1", "listenPort"),
+        ("autoCreateTopicEnabled=true", "autoCreateTopicEnable"),
+        ("brokerip1=10.0.0.1", "brokerIP1"),
+        ("sendThreadPoolNums=4", "sendMessageThreadPoolNums"),
+        ("zzz=1", None),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_nearest(line: str, nearest: str | None) -> None:
+    """A typing mistake stops the broker, with the file, the line and the key that was meant."""
+    with pytest.raises(UnknownSetting, match=r"^broker\.conf:2: ") as caught:
+        broker_settings("brokerName=a\n" + line)
+    assert caught.value.suggestion == nearest
+
+
+@pytest.mark.parametrize(
+    ("line", "expectation"),
+    [
+        ("listenPort=70000", "a whole number from 0 to 65535"),
+        ("listenPort=ten", "a whole number from 0 to 65535"),
+        ("listenPort=", "a whole number from 0 to 65535"),
+        ("listenPort=99999999999999999999", "a whole number from 0 to 65535"),
+        ("autoCreateTopicEnable=yes", "true or false"),
+        ("flushDiskType=FAST", "one of ASYNC_FLUSH, SYNC_FLUSH"),
+        ("brokerPermission=1", "6 (read and write), 4 (read only) or 2 (write only)"),
+        ("brokerName=two words", "1 to 127 of the characters"),
+        ("brokerName=" + "x" * 128, "1 to 127 of the characters"),
+        ("brokerId=1", "replication is not built in"),
+        ("namesrvAddr=localhost", "host:port"),
+        ("namesrvAddr=localhost:99999", "host:port"),
+        ("messageDelayLevel=1s 5x", "delays separated by spaces"),
+        ("messageDelayLevel=", "delays"),
+        ("mappedFileSizeCommitLog=9999999999", "a whole number from 4096 to 2147483647"),
+        ("brokerIP1=http://10.0.0.1", "a host name or an IP address"),
+        ("storePathRootDir=", "a path"),
+    ],
+)
+def test_a_wrong_value_is_answered_with_what_was_expected(line: str, expectation: str) -> None:
+    """The error has file, line, key, value and expectation."""
+    key, _, value = line.partition("=")
+    with pytest.raises(SettingError) as caught:
+        broker_settings(line)
+    assert str(caught.value).startswith(f"broker.conf:1: {key}={value}: expected ")
+    assert expectation in str(caught.value)
+
+
+@pytest.mark.parametrize("line", ["aclEnable=true", "brokerRole=SLAVE", "enableDLegerCommitLog=true"])
+def test_what_would_break_a_promise_is_refused(line: str) -> None:
+    """Access control and replication are not silently left out."""
+    with pytest.raises(SettingError, match="not built in"):
+        broker_settings(line)
+
+
+def test_refused_keys_may_have_their_harmless_value() -> None:
+    """A file that switches off what is not there is right."""
+    settings = broker_settings("aclEnable=false\nbrokerRole=ASYNC_MASTER\nenableDLegerCommitLog=false\n")
+    assert settings.warnings == []
+
+
+def test_every_key_is_of_one_kind() -> None:
+    """No key is both honoured and meaningless, or refused."""
+    for honoured, others in (
+        (BrokerSettings().rows(), [*BROKER_MEANINGLESS, *BROKER_REFUSED]),
+        (NameServerSettings().rows(), [*NAME_SERVER_MEANINGLESS]),
+    ):
+        keys = [row.key for row in honoured] + others
+        assert len(keys) == len(set(keys))
+        assert all(row.description.endswith(".") for row in honoured)
+
+
+def test_settings_change_all_or_none_while_running() -> None:
+    """One wrong line in an update leaves every setting as it was."""
+    settings = BrokerSettings()
+    with pytest.raises(SettingError):
+        settings.update(entries_of({"brokerPermission": "4", "traceOn": "perhaps"}, "test"))
+    assert settings.broker_permission == 6
+    settings.update(entries_of({"brokerPermission": "4"}, "test"))
+    assert settings.broker_permission == 4
+
+
+def test_what_is_read_at_start_cannot_change_while_running() -> None:
+    """A running broker's port stays; repeating it is no change."""
+    settings = BrokerSettings()
+    settings.update(entries_of({"listenPort": "10911"}, "test"))
+    with pytest.raises(SettingError, match="read at start only"):
+        settings.update(entries_of({"listenPort": "10912"}, "test"))
+
+
+@pytest.mark.parametrize(
+    ("text", "listens", "advertises"),
+    [
+        ("", "127.0.0.1", "127.0.0.1"),
+        ("brokerIP1=192.0.2.7", "192.0.2.7", "192.0.2.7"),
+        ("bindAddress=192.0.2.7", "192.0.2.7", "192.0.2.7"),
+        ("bindAddress=0.0.0.0\nbrokerIP1=192.0.2.7", "0.0.0.0", "192.0.2.7"),
+    ],
+)
+def test_the_broker_listens_on_loopback_unless_told(text: str, listens: str, advertises: str) -> None:
+    """Nothing is open to the network that the settings do not open."""
+    settings = broker_settings(text)
+    assert (settings.listen_host, settings.advertised_host) == (listens, advertises)
+
+
+def test_a_consume_queue_file_has_whole_entries() -> None:
+    """Apache rounds its size up to entries of 20 bytes, so files made by either fit both."""
+    settings = broker_settings("mappedFileSizeConsumeQueue=50")
+    assert settings.store_settings().mapped_file_size_consume_queue == 60
+
+
+def test_name_servers_are_a_list_without_repetition() -> None:
+    """Blanks and empty parts between semicolons are nothing."""
+    settings = broker_settings("namesrvAddr=a:1; b:2;a:1;")
+    assert settings.name_servers == ["a:1", "b:2"]
+
+
+def test_rewriting_keeps_comments_and_the_other_lines(tmp_path: Path) -> None:
+    """A setting changed from afar changes its own line and nothing else."""
+    path = tmp_path / "broker.conf"
+    path.write_text("# mine\nbrokerName=a\ntraceOn=true\ntraceOn=true\nlistenPort=1")
+    rewrite_properties(path, {"traceOn": "false", "brokerPermission": "4"})
+    assert path.read_text() == "# mine\nbrokerName=a\ntraceOn=false\nlistenPort=1\nbrokerPermission=4\n"
+
+
+@pytest.mark.parametrize("content", [b"brokerName=\\u00zz", b"brokerName=\xff\xfe"])
+def test_a_file_that_is_no_properties_file_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
+    """The error names the file."""
+    path = tmp_path / "broker.conf"
+    path.write_bytes(content)
+    with pytest.raises(BrokerError, match=r"broker\.conf"):
+        read_properties(path)
+
+
+def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
+    """The error names the file and the reason."""
+    with pytest.raises(BrokerError, match=r"none\.conf: No such file"):
+        read_properties(tmp_path / "none.conf")

@@ -1,0 +1,60 @@
+"""A table's file is replaced as a whole and has a backup."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.errors import DamagedTable
+from rocket_broker.table_file import TableFile
+
+
+def number(content: bytes) -> int:
+    return int(content)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    """The directory is made with the first file."""
+    file = TableFile(tmp_path / "config" / "table.json", durable=True)
+    assert file.load(number) is None
+    file.write(b"1")
+    assert file.load(number) == 1
+
+
+def test_the_backup_is_the_content_before(tmp_path: Path) -> None:
+    """Each write keeps one older state."""
+    file = TableFile(tmp_path / "table.json")
+    for content in (b"1", b"2", b"3"):
+        file.write(content)
+    assert (file.path.read_bytes(), file.backup.read_bytes()) == (b"3", b"2")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["table.json", "table.json.bak"]
+
+
+@pytest.mark.parametrize("damage", [b"x", b"", b"  \n"])
+def test_a_damaged_file_is_replaced_by_its_backup_with_a_warning(
+    tmp_path: Path, damage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker starts with the last good state, and says so."""
+    file = TableFile(tmp_path / "table.json")
+    file.write(b"1")
+    file.write(b"2")
+    file.path.write_bytes(damage)
+    with caplog.at_level(logging.WARNING):
+        assert file.load(number) == 1
+    assert "table.json.bak: read instead of table.json" in caplog.text
+
+
+def test_a_file_and_backup_both_damaged_stop_the_broker(tmp_path: Path) -> None:
+    """Starting with an empty table would lose what the store still has."""
+    file = TableFile(tmp_path / "table.json")
+    file.path.write_bytes(b"x")
+    with pytest.raises(DamagedTable, match="move both away to start with an empty table"):
+        file.load(number)
+
+
+def test_a_write_that_was_cut_off_is_not_read(tmp_path: Path) -> None:
+    """What a kill leaves of the next file is not taken for the table."""
+    file = TableFile(tmp_path / "table.json")
+    file.write(b"1")
+    (tmp_path / "table.json.tmp").write_bytes(b"garb")
+    assert file.load(number) == 1
