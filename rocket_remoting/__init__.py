@@ -1,8 +1,8 @@
 """RocketMQ's remoting protocol: a codec without I/O, and transports for asyncio beside it.
 
 The codec: `command` (frames) and `frame_decoder`, `headers`, `bodies`, `record` (messages as stored and
-pulled), `batch`, `properties`, `message_id`, `compression`. The transports: `tcp` and `memory`, with `connection`
-at both ends. This package imports nothing else of this project.
+pulled), `batch`, `properties`, `message_id`, `compression`. The transports: `tcp` and `memory`, with
+`connection` at both ends. This package imports nothing else of this project.
 """
 
 from rocket_remoting.codes import RequestCode, ResponseCode

@@ -1,7 +1,7 @@
 """One connection, seen from either end: frames in, frames out, requests matched with their answers.
 
-Requests flow both ways: clients ask, brokers push. A `Connection` is an asyncio protocol; what it stands on, a
-socket or a pipe in memory, is an asyncio transport. All time is the loop's.
+Requests flow both ways: clients ask, brokers push. A `Connection` is an asyncio protocol; what it stands on,
+a socket or a pipe in memory, is an asyncio transport. All time is the loop's.
 """
 
 import asyncio
@@ -213,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send(response.encode())
 
     async def drain(self) -> None:
-        """Return when less than `Limits.max_pending_bytes` wait to be written, or the connection has ended."""
+        """Return when less than `Limits.max_pending_bytes` wait to be written, or the connection ended."""
         if self._stalled and not self.is_closed:
             if self._drained is None:
                 self._drained = self._loop.create_future()

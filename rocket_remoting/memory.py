@@ -122,7 +122,7 @@ class _Pipe(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return self._size
 
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+    def write(self, data: "bytes | bytearray | memoryview[Any]") -> None:
         if not self._closing and data:
             self._chunks.append(bytes(data))
             self._size += len(data)
@@ -131,7 +131,7 @@ class _Pipe(asyncio.Transport):
                 self._writing_paused = True
                 self._protocol.pause_writing()
 
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[Any]]) -> None:
+    def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
         self.write(b"".join(list_of_data))
 
     def _schedule(self) -> None:
