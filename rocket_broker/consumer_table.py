@@ -9,8 +9,6 @@ by the subscription that was told last.
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.loop_time import loop_time
 from rocket_broker.subscription import Subscription
@@ -22,6 +20,7 @@ from rocket_remoting.bodies import (
     SubscriptionData,
 )
 from rocket_remoting.codes import RequestCode
+from rocket_remoting.connection import Connection
 from rocket_remoting.headers import NotifyConsumerIdsChangedRequestHeader
 
 __all__ = ["ConsumerGroup", "ConsumerTable"]
@@ -210,8 +209,5 @@ class ConsumerTable:
 
 
 def _told(wants: Wants) -> str:
-    return (
-        "{"
-        + ", ".join(f"{topic}: {expression or '*'}" for topic, (_, expression) in sorted(wants.items()))
-        + "}"
-    )
+    topics = (f"{topic}: {expression or '*'}" for topic, (_, expression) in sorted(wants.items()))
+    return "{" + ", ".join(topics) + "}"

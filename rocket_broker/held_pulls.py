@@ -12,9 +12,8 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Protocol, TypeVar
 
-from rocket_remoting.connection import Connection
-
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader
 
 __all__ = ["CHECK_SECONDS", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]

@@ -3,10 +3,9 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.loop_time import loop_time
+from rocket_remoting.connection import Connection
 
 __all__ = ["ProducerTable"]
 

@@ -10,7 +10,7 @@ __all__ = ["SEE_FAQ", "Refusal", "check_group_name", "check_topic_name"]
 SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
-class Refusal(BrokerError):
+class Refusal(BrokerError):  # noqa: N818 - an answer, not a mistake of ours
     """The request cannot be served; the peer is told why.
 
     Attributes:

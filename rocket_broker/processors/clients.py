@@ -1,7 +1,5 @@
 """Requests 34, 35, 38 and 46: who is there, who leaves, who else is in a group."""
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.perm import READ, WRITE
@@ -20,6 +18,7 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
 from rocket_remoting.topics import retry_topic

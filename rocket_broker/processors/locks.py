@@ -1,7 +1,5 @@
 """Requests 41 and 42: lock queues for consumption in order, and give them up."""
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.queue_locks import QueueLocks
 from rocket_remoting.bodies import (
     LockBatchRequestBody,
@@ -11,6 +9,7 @@ from rocket_remoting.bodies import (
     encode_body,
 )
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 
 __all__ = ["LocksProcessor"]
 

@@ -2,8 +2,6 @@
 
 import os
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.refusal import Refusal
 from rocket_broker.store.message_store import MessageStore
@@ -11,6 +9,7 @@ from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.headers import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,

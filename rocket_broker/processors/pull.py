@@ -6,8 +6,6 @@ the request, or in what its heartbeats told; tags are filtered by their hashes i
 
 import logging
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.held_pulls import HeldPull, HeldPulls
@@ -23,6 +21,7 @@ from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 

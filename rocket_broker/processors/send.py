@@ -8,8 +8,6 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.message_writer import Host, MessageWriter, properties_text
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.refusal import SEE_FAQ, Refusal, check_topic_name
@@ -24,6 +22,7 @@ from rocket_remoting.bodies import TopicConfig
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode, ResponseCode, Version
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import (
     SendMessageRequestHeader,
@@ -208,7 +207,7 @@ class SendProcessor:
         return queue_id
 
     def _refuse_unserved(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> None:
-        """Refuse messages that ask for what this broker cannot do: to store them plainly would break a promise.
+        """Refuse messages that ask for what is not served: to store them plainly would break a promise.
 
         Raises:
             Refusal: It is a half message of a transaction, or has a delivery time that is no delay level.
@@ -299,7 +298,7 @@ _TIMER_OR_TRANSACTION = _TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
 
 
 def max_reconsume_times(command: RemotingCommand, asked: int | None, of_group: int) -> int:
-    """Return how often a message may be redelivered: as its consumer asks, if that is new enough to mean it."""
+    """Return how often a message may be redelivered: as its consumer asks, if its version can mean it."""
     return asked if asked is not None and command.version >= Version.V3_4_9 else of_group
 
 

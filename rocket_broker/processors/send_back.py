@@ -6,8 +6,6 @@ under its dead letter topic when it has had enough of them. The original stays w
 
 import random
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.message_writer import MessageWriter
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.processors.send import DLQ_QUEUES, max_reconsume_times
@@ -20,6 +18,7 @@ from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader
 from rocket_remoting.message import MessageExt

@@ -39,7 +39,7 @@ DELIVER_AT_ONCE = 500
 """So many messages of a level are delivered in one step; then others have their turn."""
 RETRY_SECONDS = 1.0
 LONGEST_WAIT = 30.0
-"""No wait for a due time is longer: the wall clock may be set, or the machine sleep, while loop time waits."""
+"""No wait for a due time is longer: the wall clock may be set, or the machine sleep, meanwhile."""
 
 _NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 """What is refused so is refused again: it must not hold up its level."""
@@ -135,7 +135,7 @@ class DelayService:
     def _arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_code: int, store_timestamp: int
     ) -> None:
-        """Look at a level whose queue was empty until now; the store calls this for each message it appends."""
+        """Look at a level whose queue was empty until now; the store calls this for each message."""
         if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
             self._timers[queue_id + 1] = asyncio.get_running_loop().call_soon(self._run, queue_id + 1)
 

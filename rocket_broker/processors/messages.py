@@ -1,0 +1,99 @@
+"""Requests 12, 33 and 321: find messages by key or by id, and look into a consume queue."""
+
+from itertools import islice
+
+from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.refusal import Refusal
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody, encode_body
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.headers import (
+    QueryConsumeQueueRequestHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+    ViewMessageRequestHeader,
+)
+from rocket_remoting.record import peek_record
+
+__all__ = ["MessagesProcessor"]
+
+MAX_QUEUE_ENTRIES = 1024
+
+
+class MessagesProcessor:
+    """Looks messages up for people and tools."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        topics: TopicTable,
+        consumers: ConsumerTable,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._topics = topics
+        self._consumers = consumers
+
+    def query(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """QUERY_MESSAGE (12): messages of a topic by key, or by the id their producer gave them."""
+        header = command.header(QueryMessageRequestHeader)
+        most = self._settings.default_query_max_num
+        count = most if header.unique_key_query else min(max(header.max_num, 1), most)
+        records = self._store.query(
+            header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
+        )
+        if not records:
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        answer = QueryMessageResponseHeader(
+            index_last_update_timestamp=0, index_last_update_phyoffset=self._store.max_commit_log_offset
+        )
+        return RemotingCommand.response(command, header=answer, parts=records)
+
+    def view(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """VIEW_MESSAGE_BY_ID (33): the record at a commit log offset."""
+        offset = command.header(ViewMessageRequestHeader).offset
+        record = self._store.message_at(offset)
+        try:
+            if record is not None:
+                peek_record(record)
+                return RemotingCommand.response(command, parts=[record])
+        except RemoteProtocolError:
+            pass  # an offset in the middle of a record: no message begins there
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+
+    def consume_queue(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """QUERY_CONSUME_QUEUE (321): entries of a consume queue, and what a group's filter says of them."""
+        header = command.header(QueryConsumeQueueRequestHeader)
+        topic, queue_id = header.topic, header.queue_id
+        config = self._topics.get(topic)
+        if config is None or not 0 <= queue_id < max(config.read_queue_nums, config.write_queue_nums):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
+        group = self._consumers.get(header.consumer_group) if header.consumer_group else None
+        known = group.subscriptions.get(topic) if group is not None else None
+        count = min(max(header.count, 0), MAX_QUEUE_ENTRIES)
+        entries = islice(self._store.consume_queue_entries(topic, queue_id, header.index, count), count)
+        body = QueryConsumeQueueResponseBody(
+            subscription_data=known.data if known is not None else None,
+            filter_data=f"{header.consumer_group}@{topic} is not online!"
+            if header.consumer_group and known is None
+            else None,
+            queue_data=[
+                ConsumeQueueData(
+                    physic_offset=position,
+                    physic_size=size,
+                    tags_code=code,
+                    eval=known is not None and (known.codes is None or code in known.codes),
+                )
+                for _, position, size, code in entries
+            ],
+            max_queue_index=self._store.max_offset(topic, queue_id),
+            min_queue_index=self._store.min_offset(topic, queue_id),
+        )
+        return RemotingCommand.response(command, body=encode_body(body))

@@ -1,0 +1,205 @@
+"""Requests 222, 223, 307 and 309: what tools ask of consumers, asked through their broker.
+
+The broker pushes the request to the consumer over the consumer's own connection, and answers when the
+consumer has.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from rocket_broker.client_channel import ClientChannel
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.refusal import Refusal
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import GetConsumerStatusBody, ResetOffsetBody, decode_body, encode_body
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import RemoteProtocolError, RemotingError, RequestTimeout
+from rocket_remoting.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    Header,
+    ResetOffsetRequestHeader,
+)
+from rocket_remoting.message import MessageQueue
+from rocket_remoting.message_id import parse_offset_id
+
+__all__ = ["RelayProcessor"]
+
+_log = logging.getLogger(__name__)
+
+STATUS_SECONDS = 5.0
+CALL_SECONDS = 10.0
+TO_THE_END = -1
+
+
+class RelayProcessor:
+    """Carries tools' requests to live consumers."""
+
+    def __init__(
+        self,
+        *,
+        broker_name: str,
+        store: MessageStore,
+        topics: TopicTable,
+        offsets: ConsumerOffsetTable,
+        consumers: ConsumerTable,
+    ) -> None:
+        self._broker_name = broker_name
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._consumers = consumers
+        self._calls: set[asyncio.Task[None]] = set()
+
+    def reset_offset(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """INVOKE_BROKER_TO_RESET_OFFSET (222): tell a group's live members where to go on.
+
+        The members store the new offsets themselves; without one there is nobody to tell, and the tool sets
+        the offsets by UPDATE_CONSUMER_OFFSET instead.
+        """
+        header = command.header(ResetOffsetRequestHeader)
+        config = self._topics.get(header.topic)
+        if config is None:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}",
+            )
+        queues = range(config.write_queue_nums)
+        table = {MessageQueue(header.topic, self._broker_name, q): self._target(header, q) for q in queues}
+        members = self._members(header.group)
+        if not members:
+            raise Refusal(
+                ResponseCode.CONSUMER_NOT_ONLINE,
+                f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+                f"Timestamp: {header.timestamp}",
+            )
+        body = encode_body(ResetOffsetBody(offset_table=table))
+        told = ResetOffsetRequestHeader(
+            topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=header.is_force
+        )
+        for member in members:
+            member.connection.invoke_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
+        _log.info(
+            "group %s: offsets in %s reset to those of %d", header.group, header.topic, header.timestamp
+        )
+        return RemotingCommand.response(command, body=body)
+
+    def consumer_status(self, connection: Connection, command: RemotingCommand) -> None:
+        """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): the offsets that each live member has in memory."""
+        header = command.header(GetConsumerStatusRequestHeader)
+        members = self._members(header.group)
+        if header.client_addr:
+            members = [member for member in members if member.client_id == header.client_addr]
+        if not members:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
+            )
+        self._start(self._answer_status(connection, command, header, members))
+
+    def running_info(self, connection: Connection, command: RemotingCommand) -> None:
+        """GET_CONSUMER_RUNNING_INFO (307)."""
+        header = command.header(GetConsumerRunningInfoRequestHeader)
+        member = self._member(header.consumer_group, header.client_id)
+        self._start(self._answer_call(connection, command, member, header, command.body))
+
+    def consume_directly(self, connection: Connection, command: RemotingCommand) -> None:
+        """CONSUME_MESSAGE_DIRECTLY (309): let one consumer handle one stored message now."""
+        header = command.header(ConsumeMessageDirectlyResultRequestHeader)
+        member = self._member(header.consumer_group, header.client_id or "")
+        header.broker_name = self._broker_name
+        try:
+            _, _, offset = parse_offset_id(header.msg_id or "")
+        except RemoteProtocolError as e:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, str(e)) from None
+        record = self._store.message_at(offset)
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        self._start(self._answer_call(connection, command, member, header, bytes(record)))
+
+    async def stop(self) -> None:
+        """Give up the calls under way."""
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+    def _target(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        """Return where the group goes on in the queue."""
+        reached = self._offsets.get(header.group, header.topic, queue_id)
+        if reached is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
+        if header.timestamp == TO_THE_END:
+            target = self._store.max_offset(header.topic, queue_id)
+        else:
+            target = self._store.offset_by_time(header.topic, queue_id, header.timestamp)
+        target = max(target, 0)
+        return target if header.is_force or target < reached else reached
+
+    def _members(self, name: str) -> list[ClientChannel]:
+        group = self._consumers.get(name)
+        return [m for m in group.members() if not m.connection.is_closed] if group is not None else []
+
+    def _member(self, group_name: str, client_id: str) -> ClientChannel:
+        group = self._consumers.get(group_name)
+        member = group.find(client_id) if group is not None else None
+        if member is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        return member
+
+    def _start(self, call: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _answer_status(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: GetConsumerStatusRequestHeader,
+        members: list[ClientChannel],
+    ) -> None:
+        asked = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+        answers = await asyncio.gather(*(self._status(member, asked) for member in members))
+        table = {
+            m.client_id: answer for m, answer in zip(members, answers, strict=True) if answer is not None
+        }
+        body = encode_body(GetConsumerStatusBody(consumer_table=table))
+        connection.respond(RemotingCommand.response(command, body=body))
+
+    async def _status(
+        self, member: ClientChannel, header: GetConsumerStatusRequestHeader
+    ) -> dict[MessageQueue, int] | None:
+        code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
+        try:
+            answer = await member.connection.invoke(code, header, timeout=STATUS_SECONDS)
+            return decode_body(answer.body, GetConsumerStatusBody).message_queue_table
+        except RemotingError as e:
+            _log.warning("no status from %r: %s", member, e)
+            return None
+
+    async def _answer_call(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        member: ClientChannel,
+        header: Header,
+        body: bytes | memoryview,
+    ) -> None:
+        who = f"consumer <{member.client_id}>"
+        try:
+            answer = await member.connection.invoke(command.code, header, body, timeout=CALL_SECONDS)
+            response = RemotingCommand.response(
+                command, answer.code, body=answer.body, remark=answer.remark, ext_fields=answer.ext_fields
+            )
+        except RequestTimeout as e:
+            refusal = Refusal(ResponseCode.CONSUME_MSG_TIMEOUT, f"{who} Timeout: {e}")
+            response = refusal.answer(command)
+        except RemotingError as e:
+            response = Refusal(ResponseCode.SYSTEM_ERROR, f"invoke {who} Exception: {e}").answer(command)
+        connection.respond(response)

@@ -1,0 +1,139 @@
+"""Requests 28, 43 and 45: the broker's figures, and its tables of offsets as they are."""
+
+import shutil
+from pathlib import Path
+
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.loop_time import loop_time
+from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.message_store import MessageStore
+from rocket_remoting.bodies import KVTable, encode_body
+from rocket_remoting.clock import Clock
+from rocket_remoting.codes import CURRENT_VERSION
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.record import peek_record
+
+__all__ = ["RuntimeProcessor"]
+
+_NO_QUEUE = "0"
+"""Requests are served as they are read: Apache's thread pools and their queues have no equal here."""
+
+
+class RuntimeProcessor:
+    """Tells tools how the broker is."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        store: MessageStore,
+        offsets: ConsumerOffsetTable,
+        delays: DelayService,
+        statistics: BrokerStatistics,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._store = store
+        self._offsets = offsets
+        self._delays = delays
+        self._statistics = statistics
+        self._boot_ms = clock.now_ms()
+        self._boot_loop_time = loop_time()
+
+    def info(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_BROKER_RUNTIME_INFO (28): Apache's keys, those that its tools read."""
+        table = {**self._broker(), **self._traffic(), **self._disk(), **self._queues()}
+        for level, (offset, end) in self._delays.backlog().items():
+            table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
+        return RemotingCommand.response(command, body=encode_body(KVTable(table=table)))
+
+    def consumer_offsets(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_ALL_CONSUMER_OFFSET (43): the content of consumerOffset.json."""
+        return RemotingCommand.response(command, body=self._offsets.encode())
+
+    def delay_offsets(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """GET_ALL_DELAY_OFFSET (45): the content of delayOffset.json."""
+        return RemotingCommand.response(command, body=self._delays.encode())
+
+    def _broker(self) -> dict[str, str]:
+        return {
+            "brokerVersionDesc": CURRENT_VERSION.name,
+            "brokerVersion": str(int(CURRENT_VERSION)),
+            "brokerActive": "true",
+            "bootTimestamp": str(self._boot_ms),
+            "runtime": _duration(loop_time() - self._boot_loop_time),
+            "startAcceptSendRequestTimeStamp": str(self._settings.start_accept_send_request_time_stamp),
+        }
+
+    def _traffic(self) -> dict[str, str]:
+        s = self._statistics
+        transferred = s.rates("got_messages")
+        return {
+            "putTps": s.rates("put_messages"),
+            "getTransferedTps": transferred,  # so spelt by 4.9
+            "getTransferredTps": transferred,
+            "getFoundTps": s.rates("pulls_found"),
+            "getMissTps": s.rates("pulls_missed"),
+            "getTotalTps": s.rates("pulls_found", "pulls_missed"),
+            "putMessageTimesTotal": str(s.put_messages),
+            "putMessageSizeTotal": str(s.put_bytes),
+            "putMessageAverageSize": str(s.put_bytes / max(s.put_messages, 1)),
+            "msgPutTotalTodayNow": str(s.put_messages),
+            "msgGetTotalTodayNow": str(s.got_messages),
+            # Nothing is counted by days: everything since the start counts as today's.
+            "msgPutTotalTodayMorning": "0",
+            "msgPutTotalYesterdayMorning": "0",
+            "msgGetTotalTodayMorning": "0",
+            "msgGetTotalYesterdayMorning": "0",
+        }
+
+    def _disk(self) -> dict[str, str]:
+        root = self._settings.store_path_root_dir
+        log = self._settings.store_path_commit_log or root
+        usage = shutil.disk_usage(log if log.exists() else root)
+        return {
+            "commitLogMinOffset": str(self._store.min_commit_log_offset),
+            "commitLogMaxOffset": str(self._store.max_commit_log_offset),
+            "commitLogDiskRatio": str(_used_share(log if log.exists() else root)),
+            "consumeQueueDiskRatio": str(_used_share(root)),
+            "commitLogDirCapacity": f"Total : {_gibibytes(usage.total)}, Free : {_gibibytes(usage.free)}.",
+            "earliestMessageTimeStamp": str(self._earliest()),
+            "dispatchBehindBytes": "0",
+            "pageCacheLockTimeMills": "0",
+        }
+
+    def _queues(self) -> dict[str, str]:
+        return {
+            f"{pool}ThreadPoolQueue{figure}": _NO_QUEUE
+            for pool in ("send", "pull", "query")
+            for figure in ("Size", "HeadWaitTimeMills")
+        }
+
+    def _earliest(self) -> int:
+        """Return when the oldest message that is kept was stored; -1 when there is none."""
+        record = self._store.message_at(self._store.min_commit_log_offset)
+        try:
+            return peek_record(record).store_timestamp if record is not None else -1
+        except RemoteProtocolError:
+            return -1
+
+
+def _used_share(path: Path) -> float:
+    usage = shutil.disk_usage(path)
+    return usage.used / usage.total
+
+
+def _gibibytes(number: int) -> str:
+    return f"{number / 1024**3:.1f} GiB"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {rest} seconds ]"
