@@ -1,0 +1,174 @@
+"""Property sources: settings from one place, looked up by relaxed names."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from streamkit.config.origin import Origin, Scalar, Value
+from streamkit.config.relaxed import Segments, environment_names, format_key, parse_key, uniform
+from streamkit.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting of a source, below some prefix.
+
+    Attributes:
+        segments: What is left of its key.
+        value: Its value.
+        loose: The segments are words of an environment variable's name: several may make one segment.
+    """
+
+    segments: Segments
+    value: Value
+    loose: bool = False
+
+
+class PropertySource(Protocol):
+    """Settings from one place."""
+
+    name: str
+
+    def get(self, key: str) -> Value | None:
+        """The value of `key`, or None when this source does not set it."""
+        ...
+
+    def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
+        """What the source sets below the key with these uniform segments."""
+        ...
+
+
+class KeyedSource:
+    """Settings whose keys are written out: of a file, of arguments, of a table in code."""
+
+    def __init__(self, name: str, values: Mapping[Segments, Value]) -> None:
+        self.name = name
+        self._values = {
+            tuple(map(uniform, segments)): (segments, value) for segments, value in values.items()
+        }
+
+    def get(self, key: str) -> Value | None:
+        """The value of `key`, or None when this source does not set it."""
+        found = self._values.get(tuple(map(uniform, parse_key(key))))
+        return None if found is None else found[1]
+
+    def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
+        """What the source sets below the key with these uniform segments."""
+        length = len(prefix)
+        for uniform_segments, (segments, value) in self._values.items():
+            if uniform_segments[:length] == prefix and len(segments) > length:
+                yield Entry(segments[length:], value)
+
+    def __repr__(self) -> str:
+        return f"KeyedSource({self.name!r}, {len(self._values)} settings)"
+
+
+class EnvironmentVariables:
+    """Settings in environment variables: `SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP`."""
+
+    name = "environment variables"
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._values = {
+            name: Value(value, Origin(f"environment variable {name}"), name)
+            for name, value in variables.items()
+        }
+        self._upper = {name.upper(): value for name, value in self._values.items()}
+
+    def get(self, key: str) -> Value | None:
+        """The value of `key`, itself a variable's name or spelt as one; None when no variable sets it."""
+        if key in self._values:
+            return self._values[key]
+        dropped, underscored = environment_names(key)
+        return self._upper.get(dropped) or self._upper.get(underscored)
+
+    def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
+        """The variables whose names start as the prefix does; their other words are left to be understood."""
+        for name, value in self._values.items():
+            words = tuple(word for word in name.lower().split("_") if word)
+            rest = _without_prefix(words, prefix)
+            if rest:
+                yield Entry(rest, value, loose=True)
+
+    def __repr__(self) -> str:
+        return f"EnvironmentVariables({len(self._values)} variables)"
+
+
+class SubtreeSource:
+    """What a source sets below a prefix, as a source of its own: a binder's private environment."""
+
+    def __init__(self, source: PropertySource, prefix: Segments) -> None:
+        self.name = f"{source.name}, below {format_key(prefix)}"
+        self._source = source
+        self._prefix = prefix
+
+    def get(self, key: str) -> Value | None:
+        """The value of `key` below the prefix, or None."""
+        return self._source.get(format_key((*self._prefix, *parse_key(key))))
+
+    def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
+        """What is set below the prefix and, from there, below the key with these uniform segments."""
+        return self._source.entries((*self._prefix, *prefix))
+
+
+def _without_prefix(words: Segments, prefix: Segments) -> Segments | None:
+    """The words left when the prefix is taken off, each of its segments being one or more words."""
+    position = 0
+    for segment in prefix:
+        taken = ""
+        while len(taken) < len(segment) and position < len(words):
+            taken += words[position]
+            position += 1
+        if taken != uniform("".join(character for character in segment if character.isalnum())):
+            return None
+    return words[position:]
+
+
+def table_source(name: str, table: Mapping[str, Scalar], place: str) -> KeyedSource:
+    """A source of settings written in code; `place` is what errors call it."""
+    origin = Origin(place)
+    return KeyedSource(name, {parse_key(key): Value(value, origin, key) for key, value in table.items()})
+
+
+def arguments_source(arguments: Sequence[str]) -> KeyedSource:
+    """A source of the `--key=value` among the arguments; `--key` alone means true."""
+    values = {}
+    for argument in arguments:
+        key, equals, text = argument.removeprefix("--").partition("=")
+        if argument.startswith("--") and key:
+            value = Value(text if equals else "true", Origin(f"argument --{key}"), key)
+            values[parse_key(key)] = value
+    return KeyedSource("arguments", values)
+
+
+def json_source(text: str, origin: Origin) -> KeyedSource:
+    """A source of a JSON object, such as SPRING_APPLICATION_JSON holds.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{origin}: no JSON: {error}", value=text, origin=str(origin)) from error
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{origin}: expected a JSON object", value=text, origin=str(origin))
+    leaves = {
+        segments: Value(value, origin, format_key(segments)) for segments, value in _leaves(document, ())
+    }
+    return KeyedSource(str(origin), leaves)
+
+
+def _leaves(node: object, path: Segments) -> Iterator[tuple[Segments, Scalar]]:
+    match node:
+        case dict() if node:
+            for key, child in node.items():
+                yield from _leaves(child, (*path, *parse_key(key)))
+        case list() if node:
+            for index, child in enumerate(node):
+                yield from _leaves(child, (*path, str(index)))
+        case dict() | list():
+            yield path, ""
+        case str() | int() | float() | bool() | None:
+            yield path, node

@@ -1,0 +1,169 @@
+"""The groups of settings of a binding, and of an application's binders, with Spring's names and defaults.
+
+Each field's docstring is what the reference page says about it.
+"""
+
+from datetime import timedelta
+from enum import Enum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from streamkit.config.durations import Milliseconds
+from streamkit.config.support import Accepted, Rejected
+
+_BY_NAME = "nothing is looked up by name here; use partition-key-expression and partition-selector-expression"
+_NO_SUPPLIERS = Rejected("suppliers are not polled here; send with StreamBridge from a task of your own")
+
+
+class SettingsModel(BaseModel):
+    """What all groups of settings share: unknown keys are errors, values never change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class HeaderMode(Enum):
+    """How headers travel."""
+
+    NONE = "none"
+    HEADERS = "headers"
+    EMBEDDED_HEADERS = "embeddedHeaders"
+
+
+_NO_EMBEDDED_HEADERS = Rejected(
+    "headers travel as the messaging system's own; write headers, or nothing",
+    only=(HeaderMode.EMBEDDED_HEADERS,),
+)
+
+
+class PollerProperties(SettingsModel):
+    """How suppliers are polled."""
+
+    fixed_delay: Annotated[Milliseconds, _NO_SUPPLIERS] = timedelta(seconds=1)
+    """Pause between two polls."""
+    max_messages_per_poll: Annotated[int, _NO_SUPPLIERS] = 1
+    """Messages asked for at each poll."""
+    cron: Annotated[str | None, _NO_SUPPLIERS] = None
+    """A cron expression instead of the fixed delay."""
+    initial_delay: Annotated[Milliseconds, _NO_SUPPLIERS] = timedelta(0)
+    """Pause before the first poll."""
+
+
+class ConsumerProperties(SettingsModel):
+    """How an input binding consumes: `spring.cloud.stream.bindings.<name>.consumer.*`."""
+
+    auto_startup: bool = True
+    """Start with the application; false: bound, but started by hand."""
+    concurrency: int = Field(default=1, ge=1)
+    """How many messages are handled at once."""
+    partitioned: bool = False
+    """The input is partitioned; for binders whose system does not assign partitions itself."""
+    instance_count: int = Field(default=-1, ge=-1)
+    """Overrides `spring.cloud.stream.instance-count` for this binding; -1 does not."""
+    instance_index: int = Field(default=-1, ge=-1)
+    """Overrides `spring.cloud.stream.instance-index` for this binding; -1 does not."""
+    instance_index_list: Annotated[
+        list[int], Rejected("a process has one index here; start one for each")
+    ] = Field(default_factory=list)
+    """Several indexes, a consumer for each."""
+    max_attempts: int = Field(default=3, ge=1)
+    """Attempts in this process, the first included; 1 turns retrying off."""
+    back_off_initial_interval: Milliseconds = timedelta(seconds=1)
+    """Pause before the second attempt."""
+    back_off_max_interval: Milliseconds = timedelta(seconds=10)
+    """The longest pause between two attempts."""
+    back_off_multiplier: float = Field(default=2.0, ge=1)
+    """By how much each pause is longer than the one before."""
+    default_retryable: bool = True
+    """Whether exceptions that `retryable-exceptions` does not list are retried."""
+    retryable_exceptions: dict[str, bool] = Field(default_factory=dict)
+    """Which exceptions, by their class's dotted name, are retried; subclasses and causes count."""
+    retry_template_name: Annotated[
+        str | None,
+        Rejected("there are no retry templates; set max-attempts, back-off-* and retryable-exceptions"),
+    ] = None
+    """The retry template to use."""
+    header_mode: Annotated[HeaderMode | None, _NO_EMBEDDED_HEADERS] = None
+    """How headers travel; unset: as the messaging system's own."""
+    use_native_decoding: bool = False
+    """No conversion by content type: the listener gets what the binder received."""
+    multiplex: Annotated[bool, Accepted("each destination of the list gets a consumer of its own")] = False
+    """One consumer for a list of destinations."""
+    batch_mode: Annotated[bool, Rejected("messages are handed over one by one")] = False
+    """Hand over a list of messages."""
+
+
+class ProducerProperties(SettingsModel):
+    """How an output binding produces: `spring.cloud.stream.bindings.<name>.producer.*`."""
+
+    auto_startup: bool = True
+    """Start with the application; false: bound, but started by hand."""
+    partition_key_expression: str | None = None
+    """What makes the partition key out of a message; its presence makes the binding partitioned."""
+    partition_key_extractor_name: Annotated[str | None, Rejected(_BY_NAME)] = None
+    """What makes the partition key, by name."""
+    partition_selector_name: Annotated[str | None, Rejected(_BY_NAME)] = None
+    """What makes the partition out of the key, by name."""
+    partition_selector_expression: str | None = None
+    """What makes the partition out of the key; unset: the key's Java hash."""
+    partition_key_extractor_class: Annotated[str | None, Rejected(_BY_NAME)] = None
+    """What makes the partition key, by class."""
+    partition_selector_class: Annotated[str | None, Rejected(_BY_NAME)] = None
+    """What makes the partition out of the key, by class."""
+    partition_count: int = Field(default=1, ge=1)
+    """How many partitions there are, where the messaging system does not say."""
+    required_groups: Annotated[list[str], Accepted("groups are made when they first subscribe")] = Field(
+        default_factory=list
+    )
+    """Groups that must get messages sent before they exist."""
+    header_mode: Annotated[HeaderMode | None, _NO_EMBEDDED_HEADERS] = None
+    """How headers travel; unset: as the messaging system's own."""
+    use_native_encoding: bool = False
+    """No conversion by content type: payloads must be bytes."""
+    error_channel_enabled: bool = False
+    """A failed send goes to the channel `<destination>.errors` instead of an exception to the sender."""
+    poller: PollerProperties = PollerProperties()
+    """How this binding's supplier is polled."""
+    dynamic_partition_updates_enabled: Annotated[
+        bool, Accepted("the number of partitions always follows the messaging system's")
+    ] = False
+    """The number of partitions may change while the application runs."""
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether a partition is chosen for each message."""
+        return self.partition_key_expression is not None
+
+
+class BindingProperties(SettingsModel):
+    """One binding: `spring.cloud.stream.bindings.<name>.*`."""
+
+    destination: str | None = None
+    """The topic, or several for an input, comma-separated; unset: the binding's name."""
+    group: str | None = None
+    """The consumer group; unset: an anonymous one, not durable, that gets new messages only."""
+    content_type: str | None = None
+    """What the payload is converted by where the message has no `contentType`; unset: application/json."""
+    binder: str | None = None
+    """Which of the `binders`; unset: `default-binder`."""
+    error_handler_definition: Annotated[
+        str | None, Rejected("no function is looked up by name; subscribe to the binding's error channel")
+    ] = None
+    """The function that handles this binding's errors, by name."""
+    consumer: ConsumerProperties = ConsumerProperties()
+    """How it consumes, when it is an input."""
+    producer: ProducerProperties = ProducerProperties()
+    """How it produces, when it is an output."""
+
+
+class BinderConfiguration(SettingsModel):
+    """One messaging system: `spring.cloud.stream.binders.<name>.*`."""
+
+    type: str | None = None
+    """The kind of binder; unset: the name of this configuration."""
+    environment: dict[str, Any] = Field(default_factory=dict)
+    """Settings only this binder sees."""
+    inherit_environment: bool = True
+    """Whether the binder sees the application's settings too."""
+    default_candidate: bool = True
+    """Whether it may become the default binder; false: only when a binding names it."""

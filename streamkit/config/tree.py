@@ -1,0 +1,249 @@
+"""Raw values of a settings model, gathered from all sources, each with its origin."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from streamkit.config.origin import Value
+from streamkit.config.relaxed import Segments, format_key, parse_key, uniform, uniform_key
+from streamkit.config.shape import Leaf, Listing, Location, Section, Shape, Table
+from streamkit.config.source import Entry, PropertySource
+from streamkit.errors import ConfigurationError, UnknownSetting
+
+
+@dataclass(slots=True)
+class RawTree:
+    """What the sources set below a prefix.
+
+    Attributes:
+        prefix: The key all others stand below.
+        section: The shape they are read by.
+        values: Nested dictionaries and lists, as pydantic validates them.
+        origins: Where each value comes from.
+        problems: Keys nobody knows, placeholders that cannot be replaced.
+    """
+
+    prefix: str
+    section: Section
+    values: dict[str, object] = field(default_factory=dict)
+    origins: dict[Location, Value] = field(default_factory=dict)
+    problems: list[ConfigurationError] = field(default_factory=list)
+
+    def put(self, location: Location, value: Value, loose: bool = False) -> bool:
+        """Sets the value at `location`; False when no value can stand there.
+
+        Args:
+            location: Where.
+            value: What.
+            loose: The names in `location` come from an environment variable: dots in them are lost.
+        """
+        shape: Shape = self.section
+        node: object = self.values
+        canonical: list[str | int] = []
+        for step in location[:-1]:
+            key = _key_in(node, shape, step, loose)
+            canonical.append(key)
+            shape = _below(shape, key)
+            node = _child(node, key, shape)
+        last = _key_in(node, shape, location[-1], loose)
+        shape = _below(shape, last)
+        if isinstance(shape, Section | Table):
+            return value.value in ("", None)
+        _assign(node, last, _prepared(shape, value))
+        self._note_origin((*canonical, last), value)
+        return True
+
+    def drop(self, location: Location) -> None:
+        """Removes what is set at and below `location`."""
+        node: object = self.values
+        for step in location[:-1]:
+            node = node.get(step) if isinstance(node, dict) else None
+        if isinstance(node, dict):
+            node.pop(location[-1], None)
+        self.origins = {at: value for at, value in self.origins.items() if at[: len(location)] != location}
+
+    def over(self, weaker: "RawTree") -> "RawTree":
+        """A tree with the values of both, those of this one winning; the prefix stays this one's."""
+        origins = dict(weaker.origins)
+        for location in self.origins:
+            origins = {at: v for at, v in origins.items() if at[: len(location)] != location}
+        return RawTree(
+            self.prefix,
+            self.section,
+            merged(weaker.values, self.values),
+            {**origins, **self.origins},
+            [*weaker.problems, *self.problems],
+        )
+
+    def _note_origin(self, location: Location, value: Value) -> None:
+        self.origins = {at: v for at, v in self.origins.items() if at[: len(location)] != location}
+        self.origins[location] = value
+
+    def origin_of(self, location: Location) -> Value | None:
+        """Where the value at `location` comes from; for a section, where the first value below it does."""
+        for length in range(len(location), 0, -1):
+            found = self.origins.get(location[:length])
+            if found is not None:
+                return found
+        return next((value for at, value in self.origins.items() if at[: len(location)] == location), None)
+
+
+def read_tree(
+    sources: Sequence[PropertySource],
+    resolved: Callable[[Value], Value],
+    prefix: str,
+    section: Section,
+    skip: Iterable[str] = (),
+) -> RawTree:
+    """Gathers what is set below `prefix`.
+
+    Args:
+        sources: The strongest first.
+        resolved: Replaces placeholders.
+        prefix: The key all others stand below.
+        section: The shape to read them by.
+        skip: First segments that are somebody else's.
+    """
+    tree = RawTree(prefix, section)
+    skipped = frozenset(map(uniform, skip))
+    for source in reversed(sources):
+        lists: set[Location] = set()
+        for entry in source.entries(uniform_key(prefix)):
+            if uniform(entry.segments[0]) in skipped:
+                continue
+            location = next(section.locate(entry.segments, entry.loose), None)
+            try:
+                if location is not None:
+                    _replace_weaker_list(tree, location, lists)
+                if location is None or not tree.put(location, resolved(entry.value), entry.loose):
+                    tree.problems.append(unknown_setting(prefix, section, entry, skip))
+            except ConfigurationError as error:
+                tree.problems.append(error)
+    return tree
+
+
+def _replace_weaker_list(tree: RawTree, location: Location, own: set[Location]) -> None:
+    """The items of a list come from one source: the strongest that has any."""
+    index = next((i for i, step in enumerate(location) if isinstance(step, int)), None)
+    if index is not None and location[:index] not in own:
+        own.add(location[:index])
+        tree.drop(location[:index])
+
+
+def merged(weaker: Mapping[str, object], stronger: Mapping[str, object]) -> dict[str, object]:
+    """Both nested dictionaries in one; where both have a value, the stronger's."""
+    result = dict(weaker)
+    for key, value in stronger.items():
+        below = result.get(key)
+        result[key] = merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return result
+
+
+def unknown_setting(
+    prefix: str, section: Section, entry: Entry, neighbours: Iterable[str] = ()
+) -> UnknownSetting:
+    """The error for a key that leads nowhere, with the nearest one that leads somewhere."""
+    nearest = None if entry.loose else _nearest(section, entry.segments, neighbours)
+    suggestion = None if nearest is None else format_key((*parse_key(prefix), *nearest))
+    hint = f"; did you mean {suggestion}?" if suggestion else ""
+    return UnknownSetting(
+        f"{entry.value.origin}: unknown setting {entry.value.key}{hint}",
+        key=entry.value.key,
+        value=entry.value.value,
+        origin=str(entry.value.origin),
+        suggestion=suggestion,
+    )
+
+
+def _nearest(section: Section, segments: Segments, neighbours: Iterable[str]) -> Segments | None:
+    """The known key nearest to the segments: as far as they are known, then the best of what is there."""
+    shape: Shape = section
+    misspelt = get_close_matches(uniform(segments[0]), list(neighbours), n=1, cutoff=0.8)
+    if misspelt and uniform(segments[0]) not in section.fields:
+        return (misspelt[0], *segments[1:])
+    for position, segment in enumerate(segments):
+        if isinstance(shape, Section):
+            known = shape.fields.get(uniform(segment))
+            if known is None:
+                rest = _nearest_leaf(shape, segments[position:])
+                return None if rest is None else (*segments[:position], *rest)
+            shape = known.shape
+        elif isinstance(shape, Table):
+            dotted = _dotted_name(shape, segments[position:])
+            if dotted is not None:
+                return (*segments[:position], *dotted)
+            shape = shape.value
+        elif isinstance(shape, Leaf):
+            return segments[:position]
+        else:
+            return None
+    return None
+
+
+def _nearest_leaf(section: Section, segments: Segments) -> Segments | None:
+    wanted = uniform(".".join(segments))
+    last = uniform(segments[-1])
+    known = {uniform(key): key for key in section.leaf_keys()}
+    ending = [key for form, key in known.items() if form.rpartition(".")[2] == last]
+    close = get_close_matches(wanted, known, n=1, cutoff=0.6)
+    if ending:
+        return parse_key(ending[0])
+    return parse_key(known[close[0]]) if close else None
+
+
+def _dotted_name(table: Table, segments: Segments) -> Segments | None:
+    """`my.orders` for a table's key when `my.orders.group` was written without the brackets it needs."""
+    for taken in range(2, len(segments)):
+        if next(table.value.locate(segments[taken:], False), None) is not None:
+            return (".".join(segments[:taken]), *segments[taken:])
+    return None
+
+
+def _key_in(node: object, shape: Shape, step: str | int, loose: bool) -> str | int:
+    """The key a table has already when it differs from `step` only in case or dashes."""
+    if isinstance(shape, Table) and isinstance(node, dict) and isinstance(step, str):
+        form = _letters if loose else uniform
+        return next((key for key in node if form(key) == form(step)), step)
+    return step
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
+
+
+def _below(shape: Shape, step: str | int) -> Shape:
+    if isinstance(shape, Section):
+        return next(known.shape for known in shape.fields.values() if known.key == step)
+    if isinstance(shape, Table):
+        return shape.value
+    return shape.item if isinstance(shape, Listing) else shape
+
+
+def _child(node: object, key: str | int, shape: Shape) -> object:
+    """The container at `key`, made when it is missing."""
+    empty: list[object] | dict[str, object] = [] if isinstance(shape, Listing) else {}
+    match node:
+        case dict():
+            if not isinstance(node.get(key), type(empty)):
+                node[key] = empty
+            return node[key]
+        case list() if isinstance(key, int):
+            while len(node) <= key:
+                node.append(empty if len(node) == key else None)
+            return node[key]
+    raise AssertionError(f"no container at {key!r}")
+
+
+def _assign(node: object, key: str | int, value: object) -> None:
+    match node:
+        case dict():
+            node[key] = value
+        case list() if isinstance(key, int):
+            node.extend([None] * (key + 1 - len(node)))
+            node[key] = value
+
+
+def _prepared(shape: Shape, value: Value) -> object:
+    if isinstance(shape, Leaf):
+        return shape.prepare(value.value)
+    return shape.split(value.value) if isinstance(shape, Listing) else value.value

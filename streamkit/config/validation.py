@@ -1,0 +1,163 @@
+"""Settings models out of raw values; what is wrong is said with file, line, key, value and expectation."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings
+
+from streamkit.config.origin import Value
+from streamkit.config.relaxed import format_key, kebab, parse_key
+from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table
+from streamkit.config.support import Accepted, Limit, Rejected, limit_of
+from streamkit.config.tree import RawTree
+from streamkit.errors import ConfigurationError, ConfigurationErrors
+
+log = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingWarning:
+    """A setting that has no effect.
+
+    Attributes:
+        value: What was set, and where.
+        reason: Why it has none.
+    """
+
+    value: Value
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.value.origin}: {self.value.key} has no effect: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound(Generic[M]):
+    """A validated model with the origins of its values.
+
+    Attributes:
+        value: The model.
+        origins: Where each value that was set comes from, by its place in the model.
+        warnings: The settings that were given, but have no effect.
+    """
+
+    value: M
+    origins: Mapping[Location, Value]
+    warnings: tuple[SettingWarning, ...]
+
+
+def validate(tree: RawTree, model: type[M]) -> Bound[M]:
+    """The model of the raw values; a model that is a `BaseSettings` gets them from its own sources.
+
+    Raises:
+        ConfigurationErrors: Everything that is wrong with them.
+    """
+    problems = [*tree.problems, *_rejections(tree)]
+    try:
+        value = model() if issubclass(model, BaseSettings) else model.model_validate(tree.values)
+    except ValidationError as error:
+        problems.extend(errors_of(tree, error))
+    if problems:
+        raise ConfigurationErrors(_without_duplicates(problems))
+    return Bound(value, tree.origins, tuple(_warnings(tree)))
+
+
+def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationError]:
+    """pydantic's complaints, each with the place where the value was set."""
+    for details in error.errors(include_url=False):
+        location: Location = details["loc"]
+        source = tree.origin_of(location)
+        known = _key_of(tree, location)
+        if source is None or details["type"] == "missing":
+            yield ConfigurationError(f"{known} is not set: {_expectation(details)}", key=known)
+            continue
+        shown = "******" if _is_secret(tree.section, location) else str(source)
+        yield ConfigurationError(
+            f"{source.origin}: {source.key}={shown}: {_expectation(details)}",
+            key=source.key,
+            value=None if shown == "******" else source.value,
+            origin=str(source.origin),
+        )
+
+
+def _expectation(details: ErrorDetails) -> str:
+    text = details["msg"].removeprefix("Value error, ")
+    return text.replace("Input should be ", "expected ", 1)
+
+
+def _key_of(tree: RawTree, location: Location) -> str:
+    steps = (step if isinstance(step, int) else kebab(step) for step in location)
+    return format_key((*parse_key(tree.prefix), *map(str, steps)))
+
+
+def _rejections(tree: RawTree) -> Iterator[ConfigurationError]:
+    for value, limit in _limited(tree):
+        if isinstance(limit, Rejected):
+            yield ConfigurationError(
+                f"{value.origin}: {value.key}={value} is not supported: {limit.reason}",
+                key=value.key,
+                value=value.value,
+                origin=str(value.origin),
+                suggestion=limit.reason,
+            )
+
+
+def _warnings(tree: RawTree) -> Iterator[SettingWarning]:
+    for value, limit in _limited(tree):
+        if isinstance(limit, Accepted):
+            yield SettingWarning(value, limit.reason)
+
+
+def _limited(tree: RawTree) -> Iterator[tuple[Value, Limit]]:
+    """The values set at fields that are not, or not for this value, honoured."""
+    for location, value in tree.origins.items():
+        for known in _fields_on(tree.section, location):
+            limit = limit_of(known.info)
+            if limit is not None and _applies(limit, known, value):
+                yield value, limit
+                break
+
+
+def _applies(limit: Limit, known: Field, value: Value) -> bool:
+    if not isinstance(known.shape, Leaf):
+        return True
+    # The field has metadata: the limit itself.
+    annotation: Any = Annotated[known.info.annotation, *known.info.metadata]
+    try:
+        validated = TypeAdapter(annotation).validate_python(known.shape.prepare(value.value))
+    except ValidationError:
+        return False
+    if limit.only:
+        return validated in limit.only
+    return bool(validated != known.info.get_default(call_default_factory=True))
+
+
+def _is_secret(section: Section, location: Location) -> bool:
+    return any(isinstance(f.shape, Leaf) and f.shape.type is SecretStr for f in _fields_on(section, location))
+
+
+def _fields_on(section: Section, location: Location) -> Iterator[Field]:
+    """The fields on the way to `location`, the outermost first."""
+    shape: Shape = section
+    for step in location:
+        if isinstance(shape, Section):
+            known = next((known for known in shape.fields.values() if known.key == step), None)
+            if known is None:
+                return
+            yield known
+            shape = known.shape
+        elif isinstance(shape, Table):
+            shape = shape.value
+        elif isinstance(shape, Listing):
+            shape = shape.item
+
+
+def _without_duplicates(problems: list[ConfigurationError]) -> list[ConfigurationError]:
+    """One wrong default is wrong for every binding, but is told once."""
+    return list({str(problem): problem for problem in problems}.values())

@@ -1,0 +1,98 @@
+"""Reads YAML files, line numbers kept; `---` starts another document."""
+
+from collections.abc import Hashable, Iterator
+from pathlib import Path
+
+import yaml
+
+from streamkit.config.document import Document
+from streamkit.config.origin import Origin, Scalar, Value, scalar_text
+from streamkit.config.relaxed import Segments, format_key, parse_key
+from streamkit.errors import ConfigurationError
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe types; dates stay text, settings know better what they are."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class-level table, with one type left out
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def read_yaml(path: Path, name: str) -> list[Document]:
+    """The documents of the file, which errors call `name`.
+
+    Raises:
+        ConfigurationError: It is no YAML, or a document is not a mapping.
+    """
+    return parse_yaml(path.read_text(encoding="utf-8-sig"), name)
+
+
+def parse_yaml(text: str, name: str) -> list[Document]:
+    """The documents of the text, which errors call `name`.
+
+    Raises:
+        ConfigurationError: It is no YAML, or a document is not a mapping.
+    """
+    loader = _Loader(text)
+    try:
+        documents = []
+        while loader.check_node():
+            node = loader.get_node()
+            if node is not None:
+                documents.append(_document(loader, node, name))
+        return documents
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        origin = Origin(name, line)
+        raise ConfigurationError(f"{origin}: {error.problem or error.context}", origin=str(origin)) from error
+    finally:
+        loader.dispose()
+
+
+def _document(loader: _Loader, node: yaml.Node, name: str) -> Document:
+    document = Document()
+    if isinstance(node, yaml.ScalarNode) and node.value == "":
+        return document
+    if not isinstance(node, yaml.MappingNode):
+        origin = Origin(name, node.start_mark.line + 1)
+        raise ConfigurationError(
+            f"{origin}: expected `key: value`, not a {node.tag.rpartition(':')[2]}", origin=str(origin)
+        )
+    for segments, value, line in _leaves(loader, node, ()):
+        document.add(segments, Value(value, Origin(name, line), format_key(segments)))
+    return document
+
+
+def _leaves(loader: _Loader, node: yaml.Node, path: Segments) -> Iterator[tuple[Segments, Scalar, int]]:
+    """Every scalar under `node`; an empty list or mapping is an empty text."""
+    if isinstance(node, yaml.ScalarNode):
+        yield path, _scalar(loader, node), node.start_mark.line + 1
+    elif path and not node.value:
+        yield path, "", node.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _leaves(loader, item, (*path, str(index)))
+    elif isinstance(node, yaml.MappingNode):
+        _refuse_duplicates(loader, node)
+        loader.flatten_mapping(node)
+        for key_node, value_node in node.value:
+            key = scalar_text(_scalar(loader, key_node))
+            yield from _leaves(loader, value_node, (*path, *parse_key(key)))
+
+
+def _refuse_duplicates(loader: _Loader, node: yaml.MappingNode) -> None:
+    seen: set[Scalar] = set()
+    for key_node, _ in node.value:
+        key = _scalar(loader, key_node)
+        if key in seen:
+            raise yaml.MarkedYAMLError(
+                problem=f"the key {key!r} is there twice", problem_mark=key_node.start_mark
+            )
+        seen.add(key)
+
+
+def _scalar(loader: _Loader, node: yaml.Node) -> Scalar:
+    value: Hashable = loader.construct_object(node)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
