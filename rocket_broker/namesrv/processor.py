@@ -3,8 +3,6 @@
 import logging
 import re
 
-from rocket_remoting.connection import Connection, Handler
-
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.settings import MASTER_ID, NameServerSettings
@@ -21,6 +19,7 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.codes import RequestCode, ResponseCode, Version
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,

@@ -126,7 +126,7 @@ def test_topics_json_is_apache_s(tmp_path: Path) -> None:
 
 
 def test_tables_written_by_apache_are_read(tmp_path: Path) -> None:
-    """fastjson writes maps with numbers as bare keys, and classes that this broker does not have fields for."""
+    """fastjson writes numbers as bare keys; fields this broker does not know are passed over."""
     config = tmp_path / "config"
     config.mkdir()
     (config / "topics.json").write_text(

@@ -1,0 +1,517 @@
+"""The name server, asked over its protocol."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.namesrv.processor import NameServerProcessor
+from rocket_broker.namesrv.server import NameServer
+from rocket_broker.properties_file import entries_of
+from rocket_broker.settings import NameServerSettings
+from rocket_remoting.bodies import (
+    ClusterInfo,
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicRouteData,
+    decode_body,
+    encode_body,
+    encode_register_broker_body,
+)
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.ext_fields import Header
+from rocket_remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    DeleteKVConfigRequestHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetRouteInfoRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+    QueryDataVersionRequestHeader,
+    QueryDataVersionResponseHeader,
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+from rocket_remoting.memory import MemoryTransport
+from rocket_remoting.record import body_crc32
+from streamkit.testing.virtual_time import VirtualTime
+
+Test = Callable[[NameServer, "Peer"], Awaitable[None]]
+
+
+class Peer:
+    """A client or broker of the name server."""
+
+    def __init__(self, transport: MemoryTransport, address: str) -> None:
+        self._transport = transport
+        self._address = address
+        self.connection: Connection
+
+    async def connect(self) -> "Peer":
+        self.connection = await self._transport.connect(self._address)
+        return self
+
+    async def another(self) -> "Peer":
+        return await Peer(self._transport, self._address).connect()
+
+    async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
+        return await self.connection.invoke(code, header, body, timeout=3)
+
+    async def register(
+        self,
+        *topics: TopicConfig,
+        version: int = 1,
+        name: str = "broker-a",
+        broker_id: int = 0,
+        address: str = "10.0.0.1:10911",
+        cluster: str = "C",
+        compressed: bool = False,
+        crc32: int | None = None,
+    ) -> RemotingCommand:
+        wrapper = TopicConfigSerializeWrapper(
+            topic_config_table={topic.topic_name: topic for topic in topics},
+            data_version=DataVersion(timestamp=1, counter=version),
+        )
+        registration = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
+        body = encode_register_broker_body(registration, compressed=compressed)
+        header = RegisterBrokerRequestHeader(
+            broker_name=name,
+            broker_addr=address,
+            cluster_name=cluster,
+            ha_server_addr=f"{address}2",
+            broker_id=broker_id,
+            compressed=compressed,
+            body_crc32=body_crc32(body) if crc32 is None else crc32,
+        )
+        return await self.ask(RequestCode.REGISTER_BROKER, header, body)
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        answer = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic=topic))
+        if answer.code == ResponseCode.TOPIC_NOT_EXIST:
+            assert f"No topic route info in name server for the topic: {topic}" in (answer.remark or "")
+            return None
+        assert answer.code == ResponseCode.SUCCESS
+        return decode_body(answer.body, TopicRouteData)
+
+    async def topics(self, code: int, header: Header | None = None) -> set[str]:
+        return decode_body((await self.ask(code, header)).body, TopicList).topic_list
+
+
+def orders(**fields: int) -> TopicConfig:
+    return TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4, **fields)
+
+
+@pytest.fixture
+def with_name_server(tmp_path: Path) -> Callable[..., None]:
+    """Run a test against a started name server, in virtual time."""
+
+    def run(test: Test, **keys: str) -> None:
+        keys = {"listenPort": "9876", "kvConfigPath": str(tmp_path / "kvConfig.json")} | keys
+        settings = NameServerSettings.from_entries(entries_of(keys, "test"))
+
+        async def main() -> None:
+            transport = MemoryTransport()
+            server = NameServer(settings, transport=transport)
+            await server.start()
+            peer = await Peer(transport, server.address).connect()
+            await test(server, peer)
+            await server.stop()
+
+        with VirtualTime() as time:
+            time.run(main())
+
+    return run
+
+
+Run = Callable[..., None]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_registered_broker_s_topics_have_routes(with_name_server: Run, compressed: bool) -> None:
+    """The route has the queues, the permission, and the broker's address by its id."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        answer = await peer.register(orders(perm=6), compressed=compressed)
+        assert answer.code == ResponseCode.SUCCESS
+        route = await peer.route("orders")
+        assert route is not None
+        (queues,) = route.queue_datas
+        (broker,) = route.broker_datas
+        assert (queues.broker_name, queues.read_queue_nums, queues.write_queue_nums) == ("broker-a", 4, 4)
+        assert (broker.cluster, broker.broker_addrs) == ("C", {0: "10.0.0.1:10911"})
+        assert await peer.route("unknown") is None
+
+    with_name_server(test)
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "form"),
+    [
+        (0, None, b'{0:"10.0.0.1:10911"}'),
+        (400, None, b'{0:"10.0.0.1:10911"}'),
+        (400, True, b'{"0":"10.0.0.1:10911"}'),
+        (401, None, b'{"0":"10.0.0.1:10911"}'),
+        (479, None, b'{"0":"10.0.0.1:10911"}'),
+    ],
+)
+def test_routes_come_in_the_json_the_client_reads(
+    with_name_server: Run, version: int, asked: bool | None, form: bytes
+) -> None:
+    """Before 4.9.4 clients get bare numbers as keys unless they ask for standard JSON; then quotes."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders())
+        header = GetRouteInfoRequestHeader(topic="orders", accept_standard_json_only=asked)
+        command = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        command.version = version
+        handler = NameServerProcessor(server.settings, server.routes, server.kv_config).get_route
+        assert form in bytes(handler(peer.connection, command).body)
+
+    with_name_server(test)
+
+
+def test_a_body_with_another_checksum_is_refused(with_name_server: Run) -> None:
+    """As Apache: code 1, and the registration does not count. A checksum of 0 is none."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        answer = await peer.register(orders(), crc32=12345)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        assert await peer.route("orders") is None
+        await peer.register(orders(), crc32=0)
+        assert await peer.route("orders") is not None
+
+    with_name_server(test)
+
+
+@pytest.mark.parametrize(
+    "registration",
+    [
+        {"name": ""},
+        {"name": "two words"},
+        {"name": "x" * 256},
+        {"cluster": "c\n"},
+        {"address": "nowhere"},
+        {"address": "a b:1"},
+        {"broker_id": -1},
+        {"topic": TopicConfig(topic_name="t", read_queue_nums=2_000_000_000)},
+        {"topic": TopicConfig(topic_name="t", write_queue_nums=-1)},
+        {"topic": TopicConfig(topic_name="t t")},
+    ],
+)
+def test_a_registration_that_would_break_clients_is_refused(
+    with_name_server: Run, registration: dict[str, object]
+) -> None:
+    """Illegal names and absurd numbers of queues never get into routes; the others' routes stay."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders())
+        fields: dict[str, object] = {"name": "evil", "address": "10.0.0.66:1"} | registration
+        topic = fields.pop("topic", TopicConfig(topic_name="t"))
+        answer = await (await peer.another()).register(topic, **fields)  # type: ignore[arg-type]
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark
+        assert await peer.topics(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"orders"}
+
+    with_name_server(test)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b"\x00" * 100, b'{"topicConfigSerializeWrapper":7}'])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_registration_of_garbage_is_an_error_to_its_sender_alone(
+    with_name_server: Run, body: bytes, compressed: bool
+) -> None:
+    """The connection stays and serves on."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        header = RegisterBrokerRequestHeader(
+            broker_name="b",
+            broker_addr="h:1",
+            cluster_name="C",
+            ha_server_addr="",
+            broker_id=0,
+            compressed=compressed,
+        )
+        answer = await peer.ask(RequestCode.REGISTER_BROKER, header, body)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        await peer.register(orders())
+        assert await peer.route("orders") is not None
+
+    with_name_server(test)
+
+
+def test_a_closed_connection_takes_its_broker_away_at_once(with_name_server: Run) -> None:
+    """Clients are not sent to a dead broker for two minutes."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        broker = await peer.another()
+        await broker.register(orders())
+        await broker.connection.close()
+        await asyncio.sleep(0.01)
+        assert await peer.route("orders") is None
+        info = decode_body((await peer.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body, ClusterInfo)
+        assert (info.broker_addr_table, info.cluster_addr_table) == ({}, {})
+
+    with_name_server(test)
+
+
+def test_a_broker_that_came_back_survives_the_end_of_its_old_connection(with_name_server: Run) -> None:
+    """Only the connection it registered over last counts."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        old = await peer.another()
+        await old.register(orders())
+        await peer.register(orders())
+        await old.connection.close()
+        await asyncio.sleep(0.01)
+        assert await peer.route("orders") is not None
+
+    with_name_server(test)
+
+
+def test_a_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> None:
+    """Asking whether its data changed is a sign of life; silence for 120 s is none (B6)."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        broker = await peer.another()
+        await broker.register(orders(), version=3)
+        await asyncio.sleep(100)
+        header = QueryDataVersionRequestHeader(
+            broker_name="broker-a", broker_addr="10.0.0.1:10911", cluster_name="C", broker_id=0
+        )
+        version = encode_body(DataVersion(timestamp=1, counter=3))
+        answer = await broker.ask(RequestCode.QUERY_DATA_VERSION, header, version)
+        assert answer.header(QueryDataVersionResponseHeader).changed is False
+        asker = await peer.another()
+        await asyncio.sleep(115)
+        assert await asker.route("orders") is not None
+        await asyncio.sleep(16)
+        assert await asker.route("orders") is None
+        assert broker.connection.is_closed
+
+    with_name_server(test)
+
+
+def test_other_topics_are_a_changed_version(with_name_server: Run) -> None:
+    """The answer has the version the name server knows, so that the broker registers again."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders(), version=3)
+        header = QueryDataVersionRequestHeader(
+            broker_name="broker-a", broker_addr="10.0.0.1:10911", cluster_name="C", broker_id=0
+        )
+        answer = await peer.ask(
+            RequestCode.QUERY_DATA_VERSION, header, encode_body(DataVersion(timestamp=1, counter=4))
+        )
+        assert answer.header(QueryDataVersionResponseHeader).changed is True
+        assert decode_body(answer.body, DataVersion).counter == 3
+
+    with_name_server(test)
+
+
+def test_an_unregistered_broker_is_gone(with_name_server: Run) -> None:
+    """Its topics too, where no other broker has them."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders(), TopicConfig(topic_name="a-only"))
+        await peer.register(orders(), name="broker-b", address="10.0.0.2:10911")
+        header = UnRegisterBrokerRequestHeader(
+            broker_name="broker-a", broker_addr="10.0.0.1:10911", cluster_name="C", broker_id=0
+        )
+        assert (await peer.ask(RequestCode.UNREGISTER_BROKER, header)).code == ResponseCode.SUCCESS
+        route = await peer.route("orders")
+        assert route is not None
+        assert [broker.broker_name for broker in route.broker_datas] == ["broker-b"]
+        assert await peer.route("a-only") is None
+
+    with_name_server(test)
+
+
+def test_a_replica_learns_its_master(with_name_server: Run) -> None:
+    """Brokers of another make may replicate; their topics are the master's."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders())
+        answer = await peer.register(TopicConfig(topic_name="x"), broker_id=1, address="10.0.0.9:1")
+        header = answer.header(RegisterBrokerResponseHeader)
+        assert (header.master_addr, header.ha_server_addr) == ("10.0.0.1:10911", "10.0.0.1:109112")
+        assert await peer.route("x") is None
+        await peer.register(orders(), address="10.0.0.9:1", version=2)
+        route = await peer.route("orders")
+        assert route is not None
+        assert route.broker_datas[0].broker_addrs == {0: "10.0.0.9:1"}
+
+    with_name_server(test)
+
+
+def test_write_permission_is_taken_and_given_back(with_name_server: Run) -> None:
+    """Producers stop choosing a broker before its end; registering the same again does not undo it."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        async def perm() -> int:
+            route = await peer.route("orders")
+            assert route is not None
+            return route.queue_datas[0].perm
+
+        await peer.register(orders(), TopicConfig(topic_name="t"))
+        wiped = await peer.ask(
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER, WipeWritePermOfBrokerRequestHeader(broker_name="broker-a")
+        )
+        assert wiped.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count == 2
+        await peer.register(orders(), TopicConfig(topic_name="t"))
+        assert await perm() == 4
+        added = await peer.ask(
+            RequestCode.ADD_WRITE_PERM_OF_BROKER, AddWritePermOfBrokerRequestHeader(broker_name="broker-a")
+        )
+        assert added.header(AddWritePermOfBrokerResponseHeader).add_topic_count == 2
+        assert await perm() == 6
+
+    with_name_server(test)
+
+
+def test_lists_of_topics(with_name_server: Run) -> None:
+    """All, by cluster, and the ones every cluster and broker has by its name."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders(), TopicConfig(topic_name="unit", topic_sys_flag=1))
+        await peer.register(
+            TopicConfig(topic_name="sub", topic_sys_flag=2), name="b", cluster="D", address="10.0.0.2:1"
+        )
+        by_cluster = GetTopicsByClusterRequestHeader(cluster="D")
+        code = RequestCode
+        assert await peer.topics(code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"orders", "unit", "sub"}
+        assert await peer.topics(code.GET_TOPICS_BY_CLUSTER, by_cluster) == {"sub"}
+        assert await peer.topics(code.GET_SYSTEM_TOPIC_LIST_FROM_NS) == {"C", "broker-a", "D", "b"}
+        assert await peer.topics(code.GET_UNIT_TOPIC_LIST) == {"unit"}
+        assert await peer.topics(code.GET_HAS_UNIT_SUB_TOPIC_LIST) == {"sub"}
+        assert await peer.topics(code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST) == {"sub"}
+
+    with_name_server(test)
+
+
+@pytest.mark.parametrize(("cluster", "left"), [(None, []), ("C", ["b"]), ("X", ["broker-a", "b"])])
+def test_a_deleted_topic_has_no_route(with_name_server: Run, cluster: str | None, left: list[str]) -> None:
+    """Everywhere, or on the brokers of one cluster."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders())
+        await peer.register(orders(), name="b", cluster="D", address="10.0.0.2:1")
+        header = DeleteTopicFromNamesrvRequestHeader(topic="orders", cluster_name=cluster)
+        await peer.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        route = await peer.route("orders")
+        assert [q.broker_name for q in route.queue_datas] == left if route else not left
+
+    with_name_server(test)
+
+
+@pytest.mark.parametrize(("forget", "left"), [("false", {"orders", "t"}), ("true", {"t"})])
+def test_topics_missing_from_a_registration(with_name_server: Run, forget: str, left: set[str]) -> None:
+    """They stay until somebody deletes them (4.9), unless the setting says otherwise (5.x)."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        await peer.register(orders())
+        await peer.register(TopicConfig(topic_name="t"), version=2)
+        assert await peer.topics(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == left
+
+    with_name_server(test, deleteTopicWithBrokerRegistration=forget)
+
+
+async def put(peer: Peer, namespace: str, key: str, value: str) -> None:
+    header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
+    assert (await peer.ask(RequestCode.PUT_KV_CONFIG, header)).code == ResponseCode.SUCCESS
+
+
+def test_key_value_configuration_outlives_the_server(with_name_server: Run) -> None:
+    """Put, get, list, delete; kept in kvConfig.json."""
+
+    async def write(server: NameServer, peer: Peer) -> None:
+        await put(peer, "n", "k", "värde")
+        await put(peer, "n", "gone", "x")
+        await peer.ask(RequestCode.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader(namespace="n", key="gone"))
+
+    async def read(server: NameServer, peer: Peer) -> None:
+        code = RequestCode
+        got = await peer.ask(code.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace="n", key="k"))
+        assert got.header(GetKVConfigResponseHeader).value == "värde"
+        missing = await peer.ask(code.GET_KV_CONFIG, GetKVConfigRequestHeader(namespace="n", key="gone"))
+        assert missing.code == ResponseCode.QUERY_NOT_FOUND
+        every = await peer.ask(code.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace="n"))
+        assert decode_body(every.body, KVTable).table == {"k": "värde"}
+        none = await peer.ask(code.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace="m"))
+        assert none.code == ResponseCode.QUERY_NOT_FOUND
+
+    with_name_server(write)
+    with_name_server(read)
+
+
+@pytest.mark.parametrize(("enabled", "expected"), [("true", "broker-a:4"), ("false", None)])
+def test_the_order_configuration_is_in_routes_when_enabled(
+    with_name_server: Run, enabled: str, expected: str | None
+) -> None:
+    """orderMessageEnable decides; brokers get the configuration with each registration either way."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        assert not (await peer.register(orders())).body
+        await put(peer, "ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
+        answer = await peer.register(orders())
+        assert decode_body(answer.body, KVTable).table == {"orders": "broker-a:4"}
+        route = await peer.route("orders")
+        assert route is not None
+        assert route.order_topic_conf == expected
+
+    with_name_server(test, orderMessageEnable=enabled)
+
+
+def test_settings_are_shown_and_changed_from_afar(with_name_server: Run, tmp_path: Path) -> None:
+    """All or none; the server's own files cannot be moved."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        async def change(text: str) -> int:
+            return (await peer.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=text.encode())).code
+
+        server.settings.source = tmp_path / "namesrv.conf"
+        assert await change("orderMessageEnable=true\n") == ResponseCode.SUCCESS
+        assert await change("orderMessageEnable=false\nlistenPort=1\n") == ResponseCode.SYSTEM_ERROR
+        assert await change("kvConfigPath=/etc/passwd\n") == ResponseCode.NO_PERMISSION
+        assert await change("orderMesageEnable=false\n") == ResponseCode.SYSTEM_ERROR
+        shown = bytes((await peer.ask(RequestCode.GET_NAMESRV_CONFIG)).body).decode()
+        assert "orderMessageEnable=true\n" in shown
+        assert server.settings.source.read_text() == "orderMessageEnable=true\n"
+
+    with_name_server(test)
+
+
+def test_an_unknown_request_is_answered_as_such(with_name_server: Run) -> None:
+    """4.9's name server is silent and lets the client wait; this one answers 3, as 5.x does."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        answer = await peer.ask(9_999)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert "9999" in (answer.remark or "")
+
+    with_name_server(test)
+
+
+def test_a_request_without_its_header_fields_is_an_error(with_name_server: Run) -> None:
+    """The remark names the request and the field."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        answer = await peer.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "GET_ROUTEINFO_BY_TOPIC" in (answer.remark or "")
+        assert "topic" in (answer.remark or "")
+
+    with_name_server(test)
