@@ -214,7 +214,7 @@ class RemotingCommand:
         Raises:
             LocalProtocolError: A number does not fit its field, or the header is longer than 16 MiB.
         """
-        header = self._json_header() if self.encoding == HeaderEncoding.JSON else self._binary_header()
+        header = self._json_header() if self.encoding is HeaderEncoding.JSON else self._binary_header()
         header_length = len(header)
         if header_length > MAX_HEADER:
             raise LocalProtocolError(

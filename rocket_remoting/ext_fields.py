@@ -10,8 +10,8 @@ only what that refuses goes the slower way that forgives unquoted values. This m
 """
 
 import struct
-from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Annotated, TypeVar, get_type_hints
 
 import msgspec
 
@@ -33,15 +33,22 @@ class Header(msgspec.Struct, kw_only=True, gc=False, rename="camel"):
 
 H = TypeVar("H", bound=Header)
 
+_values = msgspec.structs.astuple
+_writers: dict[type[Header], tuple[tuple[str, ...], tuple[Callable[[object], str], ...]]] = {}
 _decoders: dict[type[Header], msgspec.json.Decoder[Header]] = {}
 _any_decoder: msgspec.json.Decoder[dict[str, object] | None] = msgspec.json.Decoder(dict[str, object] | None)
 
 
 def to_fields(header: Header) -> dict[str, str]:
     """The map a header stands for: every value a text, ``None`` left out."""
+    type_ = header.__class__
+    try:
+        names, writers = _writers[type_]
+    except KeyError:
+        names, writers = _writers[type_] = _make_writers(type_)
     return {
-        name: value if value.__class__ is str else _as_text(value)
-        for name, value in zip(header.__struct_encode_fields__, msgspec.structs.astuple(header), strict=True)
+        name: write(value)
+        for name, write, value in zip(names, writers, _values(header), strict=True)
         if value is not None
     }
 
@@ -142,6 +149,18 @@ def write_binary(fields: Mapping[str, str]) -> bytes:
             raise LocalProtocolError(f"a header field's name has {len(name_bytes)} bytes") from None
         parts += (name_length, name_bytes, _VALUE_LENGTH.pack(len(value_bytes)), value_bytes)
     return b"".join(parts)
+
+
+def _make_writers(type_: type[Header]) -> tuple[tuple[str, ...], tuple[Callable[[object], str], ...]]:
+    """Wire names and, beside each, what makes its value a text; built-in functions, as sending is hot."""
+    hints = get_type_hints(type_)
+    writers = tuple(
+        _bool_text if hints[name] in (bool, bool | None) else str for name in type_.__struct_fields__
+    )
+    return type_.__struct_encode_fields__, writers
+
+
+_bool_text: Callable[[object], str] = {True: "true", False: "false"}.__getitem__  # type: ignore[assignment]
 
 
 def _as_text(value: object) -> str:
