@@ -1,7 +1,5 @@
 """Headers of requests to the name server, and of its answers."""
 
-import msgspec
-
 from rocket_remoting.ext_fields import Header, Int, Long
 from rocket_remoting.headers.rpc import TopicRequestHeader
 
@@ -161,9 +159,3 @@ class AddWritePermOfBrokerResponseHeader(Header, kw_only=True):
     """The answer to ADD_WRITE_PERM_OF_BROKER (327)."""
 
     add_topic_count: Int
-
-
-class GetNamesrvConfigResponseHeader(Header, kw_only=True):
-    """What a name server may put beside the body that answers GET_NAMESRV_CONFIG (319)."""
-
-    version: str | None = msgspec.field(name="version", default=None)
