@@ -1,0 +1,85 @@
+"""An asyncio client for Apache RocketMQ, and for the bundled broker.
+
+::
+
+    async with Producer("shop", ProducerSettings(name_servers="127.0.0.1:9876")) as producer:
+        result = await producer.send(Message("orders", b"one coffee"))
+
+    async def serve(messages, context):
+        ...
+
+    consumer = PushConsumer("kitchen", PushConsumerSettings(name_servers="127.0.0.1:9876"))
+    consumer.subscribe("orders")
+    consumer.listen_concurrently(serve)
+    async with consumer:
+        await asyncio.Event().wait()
+
+Names are imported when they are first used: scripts that only need `rocket_client.blocking` start fast.
+"""
+
+from importlib import import_module
+
+_NAMES_OF = {
+    "admin": ("Admin",),
+    "allocation": (
+        "AllocateMessageQueueStrategy",
+        "ByConfig",
+        "ConsistentHash",
+        "averagely",
+        "averagely_by_circle",
+    ),
+    "errors": (
+        "BrokerNotFoundError",
+        "ClientError",
+        "ClientStateError",
+        "GroupInUseError",
+        "IllegalMessageError",
+        "MessageTooLargeError",
+        "NameServersUnreachableError",
+        "SendError",
+        "SendRejectedError",
+        "SendTimeoutError",
+        "TopicNotFoundError",
+    ),
+    "listener": (
+        "SUCCESS",
+        "ConcurrentListener",
+        "ConcurrentOutcome",
+        "ConsumeContext",
+        "OrderlyListener",
+        "OrderlyOutcome",
+        "Reject",
+        "RetryLater",
+        "Success",
+        "Suspend",
+    ),
+    "producer": ("Producer",),
+    "push_consumer": ("PushConsumer",),
+    "selectors": ("MessageQueueSelector", "select_by_hash", "select_by_random"),
+    "send_result": ("SendResult", "SendStatus"),
+    "settings": (
+        "ClientSettings",
+        "ConsumeFromWhere",
+        "MessageModel",
+        "ProducerSettings",
+        "PushConsumerSettings",
+    ),
+    "state": ("ServiceState",),
+}
+
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the stub file names them for type checkers
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

@@ -1,0 +1,208 @@
+"""What a consumer asks brokers for: members, locks, offsets, messages.
+
+Each method is one request and one answer; an answer that is no success is a `ResponseError`.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from rocket_client.errors import BrokerNotFoundError
+from rocket_client.routes import MASTER_ID, RouteTable
+from rocket_remoting.bodies import (
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    UnlockBatchRequestBody,
+    decode_body,
+    encode_body,
+)
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import ResponseError
+from rocket_remoting.ext_fields import Header
+from rocket_remoting.headers import (
+    GetConsumerListByGroupRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocket_remoting.message import MessageQueue
+
+
+class PullStatus(Enum):
+    """What a pull came back with."""
+
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+_PULL_STATUS = {
+    int(ResponseCode.SUCCESS): PullStatus.FOUND,
+    int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MSG,
+    int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NO_MATCHED_MSG,
+    int(ResponseCode.PULL_OFFSET_MOVED): PullStatus.OFFSET_ILLEGAL,
+}
+
+
+class PullAnswer(NamedTuple):
+    """A pull's answer, its records not decoded yet."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_which_broker_id: int
+    records: bytes | memoryview
+
+
+class BrokerRequests:
+    """Requests to brokers by name or address, over shared connections."""
+
+    def __init__(
+        self, routes: RouteTable, connect: Callable[[str], Awaitable[Connection]], timeout: float
+    ) -> None:
+        self._routes = routes
+        self._connect = connect
+        self._timeout = timeout
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float | None = None,
+    ) -> RemotingCommand:
+        """The successful answer of the broker at the address.
+
+        Raises:
+            ResponseError: It answered with another code.
+        """
+        connection = await self._connect(address)
+        response = await connection.invoke(code, header, body, timeout=timeout or self._timeout)
+        if response.code != ResponseCode.SUCCESS:
+            raise ResponseError(response.code, response.remark, address=address, request_code=code)
+        return response
+
+    async def master(self, queue: MessageQueue) -> str:
+        """Address of the master that has the queue.
+
+        Raises:
+            BrokerNotFoundError: No route gives one.
+        """
+        address = self._routes.master_address(queue.broker_name)
+        if address is None:
+            await self._routes.refresh(queue.topic)
+            address = self._routes.master_address(queue.broker_name)
+        if address is None:
+            raise BrokerNotFoundError(queue.broker_name)
+        return address
+
+    # Members and locks
+
+    async def consumer_ids(self, address: str, group: str) -> list[str]:
+        """Client ids of the group's members, as that broker knows them."""
+        header = GetConsumerListByGroupRequestHeader(consumer_group=group)
+        response = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        return decode_body(response.body, GetConsumerListByGroupResponseBody).consumer_id_list
+
+    async def lock(
+        self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]
+    ) -> set[MessageQueue]:
+        """Those of the queues that this client has locked now."""
+        body = LockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=set(queues))
+        response = await self.ask(address, RequestCode.LOCK_BATCH_MQ, None, encode_body(body))
+        return decode_body(response.body, LockBatchResponseBody).lock_ok_mq_set
+
+    async def unlock(self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Let others lock the queues."""
+        body = UnlockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=set(queues))
+        await self.ask(address, RequestCode.UNLOCK_BATCH_MQ, None, encode_body(body))
+
+    # Offsets
+
+    async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
+        """The offset the group has committed; None when it has none."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        try:
+            response = await self.ask(await self.master(queue), RequestCode.QUERY_CONSUMER_OFFSET, header)
+        except ResponseError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return response.header(QueryConsumerOffsetResponseHeader).offset
+
+    async def commit_offset(self, queue: MessageQueue, group: str, offset: int, *, wait: bool) -> None:
+        """Let the broker keep the group's offset; without `wait` nobody learns whether it does."""
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            broker_name=queue.broker_name,
+        )
+        address = await self.master(queue)
+        if wait:
+            await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        else:
+            (await self._connect(address)).invoke_oneway(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Where the next message will be."""
+        header = GetMaxOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        response = await self.ask(await self.master(queue), RequestCode.GET_MAX_OFFSET, header)
+        return response.header(GetMaxOffsetResponseHeader).offset
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Where the oldest message is."""
+        header = GetMinOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        response = await self.ask(await self.master(queue), RequestCode.GET_MIN_OFFSET, header)
+        return response.header(GetMinOffsetResponseHeader).offset
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The message stored at that time: the nearest one on Apache's 4.9, the next one on 5.x."""
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp_ms, broker_name=queue.broker_name
+        )
+        response = await self.ask(await self.master(queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return response.header(SearchOffsetResponseHeader).offset
+
+    # Messages
+
+    async def pull(self, address: str, header: PullMessageRequestHeader, timeout: float) -> PullAnswer:
+        """One pull; the broker may hold it for as long as the header says."""
+        connection = await self._connect(address)
+        response = await connection.invoke(RequestCode.PULL_MESSAGE, header, timeout=timeout)
+        status = _PULL_STATUS.get(response.code)
+        if status is None:
+            raise ResponseError(
+                response.code, response.remark, address=address, request_code=RequestCode.PULL_MESSAGE
+            )
+        answer = response.header(PullMessageResponseHeader)
+        return PullAnswer(
+            status,
+            answer.next_begin_offset,
+            answer.min_offset,
+            answer.max_offset,
+            answer.suggest_which_broker_id or MASTER_ID,
+            response.body,
+        )

@@ -1,0 +1,316 @@
+"""Concurrent consumption: listener calls in no particular order, at most `concurrency` at once.
+
+Calls are made by workers, each a task that takes one batch after the other from a common queue. One worker is enough
+as long as the listener never waits; so a further one starts only when batches are left after every worker has come to
+wait inside its call. A fast listener thus costs no task per message, a slow one gets all the calls it may have.
+
+::
+
+    listener says            clustering                                   broadcasting
+    Success                  settled                                      settled
+    RetryLater, exception    sent back, then settled                      logged, settled
+    Reject                   sent to the dead letter topic, then settled  logged, settled
+    sending back fails       called again here after 5 s                  -
+    call takes > 15 min      sent back at level 3, then settled           -
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+
+from rocket_client.client import cancel
+from rocket_client.listener import (
+    SUCCESS,
+    ConcurrentListener,
+    ConcurrentOutcome,
+    ConsumeContext,
+    Reject,
+    RetryLater,
+    Success,
+)
+from rocket_client.offsets import OffsetStore
+from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_client.send_back import DEAD_LETTER, DEFAULT_MAX_RECONSUME_TIMES, SendBack
+from rocket_client.settings import PushConsumerSettings
+from rocket_remoting.errors import RemotingError
+from rocket_remoting.message import MessageExt
+
+_LOG = logging.getLogger(__name__)
+
+LOCAL_RETRY_DELAY = 5.0
+EXPIRED_LEVEL = 3
+MAX_EXPIRED_AT_ONCE = 16
+
+# A worker lets the loop do other things after this many calls that never waited.
+_CALLS_IN_A_ROW = 64
+
+_Batch = tuple[ProcessQueue, list[MessageExt]]
+
+
+class ConcurrentConsumption:
+    """Hands pulled messages to a listener, and settles them by what it says."""
+
+    def __init__(
+        self,
+        group: str,
+        listener: ConcurrentListener,
+        settings: PushConsumerSettings,
+        offsets: OffsetStore,
+        send_back: SendBack | None,
+        process_queues: Callable[[], Collection[ProcessQueue]],
+    ) -> None:
+        """Not started yet.
+
+        Args:
+            group: The consumer group.
+            listener: What is called.
+            settings: The consumer's.
+            offsets: Where settled offsets go.
+            send_back: Where failed messages go; None: nowhere, as in broadcasting.
+            process_queues: All that are assigned now, to look for calls that take too long.
+        """
+        self._group = group
+        self._listener = listener
+        self._offsets = offsets
+        self._send_back = send_back
+        self._process_queues = process_queues
+        self._batch_size = settings.consume_message_batch_max_size
+        self._limit = settings.concurrency or 1 << 30
+        times = settings.max_reconsume_times
+        self._max_reconsume_times = DEFAULT_MAX_RECONSUME_TIMES if times == -1 else times
+        self._consume_timeout = settings.consume_timeout.total_seconds()
+        self._loop = asyncio.get_running_loop()
+        self._contexts: dict[ProcessQueue, ConsumeContext] = {}
+        self._work: deque[_Batch] = deque()
+        self._workers: set[asyncio.Task[None]] = set()
+        # Workers that will run without being woken by anything but the loop: just started, or letting others run.
+        self._ready = 0
+        self._burst = 1
+        self._look_scheduled = False
+        self._returns: set[asyncio.Task[None]] = set()
+        self._cleaner: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    def __repr__(self) -> str:
+        return f"<ConcurrentConsumption {self._group}: {len(self._work)} batches wait, {len(self._workers)} workers>"
+
+    def start(self) -> None:
+        """Begin to look for calls that take too long."""
+        if self._send_back is not None:
+            self._cleaner = asyncio.create_task(
+                self._clean_expired(), name=f"expired messages of {self._group}"
+            )
+
+    def attach(self, process_queue: ProcessQueue) -> None:
+        """A queue was assigned."""
+        self._contexts[process_queue] = ConsumeContext(
+            self._group, process_queue.message_queue, orderly=False
+        )
+
+    def detach(self, process_queue: ProcessQueue) -> None:
+        """A queue was revoked; its calls under way finish, its other batches are passed over."""
+        self._contexts.pop(process_queue, None)
+
+    def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        """Let the messages be consumed, in batches."""
+        size, work = self._batch_size, self._work
+        if size == 1:
+            work.extend([(process_queue, [message]) for message in messages])
+        else:
+            work.extend(
+                (process_queue, list(messages[at : at + size])) for at in range(0, len(messages), size)
+            )
+        if not self._ready:
+            self._start_worker()
+
+    # Workers
+
+    def _start_worker(self) -> None:
+        if len(self._workers) < self._limit and not self._stopped:
+            self._ready += 1
+            worker = self._loop.create_task(self._run_worker(), name=f"listener of {self._group}")
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        if not self._look_scheduled:
+            self._look_scheduled = True
+            self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        """Start workers if batches wait although every worker does too."""
+        self._look_scheduled = False
+        if self._ready:
+            return
+        if not self._work:
+            self._burst = 1
+            return
+        for _ in range(min(self._burst, len(self._work))):
+            self._start_worker()
+        self._burst *= 2
+
+    async def _run_worker(self) -> None:
+        self._ready -= 1
+        work, calls = self._work, 0
+        while work and not self._stopped:
+            process_queue, messages = work.popleft()
+            if process_queue.dropped:
+                continue
+            await self._consume(process_queue, messages)
+            calls += 1
+            if calls >= _CALLS_IN_A_ROW:
+                calls = 0
+                self._ready += 1
+                await asyncio.sleep(0)
+                self._ready -= 1
+                self._look_soon()
+
+    async def _consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        process_queue.begin(messages, self._loop.time())
+        try:
+            outcome = await self._listener(messages, self._contexts[process_queue])
+        except asyncio.CancelledError:
+            if self._stopped:
+                raise
+            outcome = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
+        except Exception as error:
+            outcome = self._failed(messages, error)
+        finally:
+            process_queue.end()
+        if outcome is None or outcome is SUCCESS:
+            self._settle(process_queue, messages)
+        else:
+            self._resolve(process_queue, messages, outcome)
+
+    def _failed(self, messages: Sequence[MessageExt], error: Exception) -> RetryLater:
+        first = messages[0]
+        _LOG.warning(
+            "group %s: the listener failed with %d message(s) of topic %s, first %s of queue %d at offset %d",
+            self._group,
+            len(messages),
+            first.topic,
+            first.msg_id,
+            first.queue_id,
+            first.queue_offset,
+            exc_info=error,
+        )
+        return RetryLater(cause=error)
+
+    # Outcomes
+
+    def _settle(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        offset = process_queue.settle(messages)
+        if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
+            self._offsets.update(process_queue.message_queue, offset, increase_only=True)
+
+    def _resolve(
+        self,
+        process_queue: ProcessQueue,
+        messages: list[MessageExt],
+        outcome: ConcurrentOutcome | Sequence[ConcurrentOutcome],
+    ) -> None:
+        outcomes = self._outcomes(messages, outcome)
+        # A message that expired meanwhile has been sent back already.
+        present = [
+            (message, said)
+            for message, said in zip(messages, outcomes, strict=True)
+            if message in process_queue
+        ]
+        failed = [(message, said) for message, said in present if not isinstance(said, Success)]
+        self._settle(process_queue, [message for message, said in present if isinstance(said, Success)])
+        if failed and not process_queue.dropped:
+            task = self._loop.create_task(
+                self._return(process_queue, failed), name=f"send back of {self._group}"
+            )
+            self._returns.add(task)
+            task.add_done_callback(self._returns.discard)
+
+    def _outcomes(
+        self, messages: Sequence[MessageExt], outcome: ConcurrentOutcome | Sequence[ConcurrentOutcome]
+    ) -> Sequence[ConcurrentOutcome]:
+        if isinstance(outcome, Success):
+            done = len(messages) if outcome.ack_index is None else outcome.ack_index + 1
+            return [SUCCESS if index < done else RetryLater() for index in range(len(messages))]
+        if isinstance(outcome, RetryLater | Reject):
+            return [outcome] * len(messages)
+        if isinstance(outcome, Sequence) and len(outcome) == len(messages):
+            return outcome
+        error = TypeError(
+            f"a concurrent listener returns Success, RetryLater, Reject, None or one of them for each of its "
+            f"{len(messages)} messages, not {outcome!r}"
+        )
+        return [self._failed(messages, error)] * len(messages)
+
+    async def _return(
+        self, process_queue: ProcessQueue, failed: list[tuple[MessageExt, ConcurrentOutcome]]
+    ) -> None:
+        again: list[MessageExt] = []
+        for message, said in failed:
+            if self._send_back is None:
+                _LOG.warning(
+                    "group %s drops a message that failed in broadcasting: %r: %r", self._group, message, said
+                )
+            elif not await self._sent_back(self._send_back, message, said):
+                message.reconsume_times += 1
+                again.append(message)
+                continue
+            self._settle(process_queue, [message])
+        if again:
+            await asyncio.sleep(LOCAL_RETRY_DELAY)
+            if not process_queue.dropped:
+                self.submit(process_queue, again)
+
+    async def _sent_back(self, send_back: SendBack, message: MessageExt, said: ConcurrentOutcome) -> bool:
+        level = said.delay_level if isinstance(said, RetryLater) else DEAD_LETTER
+        cause = None if isinstance(said, Success) else said.cause
+        try:
+            await send_back.retry(message, level, self._max_reconsume_times, cause)
+        except RemotingError as error:
+            _LOG.warning(
+                "group %s: message %s of topic %s could not be sent back, it is tried again here: %s",
+                self._group,
+                message.msg_id,
+                message.topic,
+                error,
+            )
+            return False
+        return True
+
+    async def _clean_expired(self) -> None:
+        while True:
+            await asyncio.sleep(self._consume_timeout)
+            for process_queue in list(self._process_queues()):
+                await self._clean(process_queue)
+
+    async def _clean(self, process_queue: ProcessQueue) -> None:
+        said = RetryLater(EXPIRED_LEVEL, f"the listener call took longer than {self._consume_timeout:g} s")
+        for _ in range(MAX_EXPIRED_AT_ONCE):
+            message = process_queue.expired(self._loop.time() - self._consume_timeout)
+            if message is None or process_queue.dropped or self._send_back is None:
+                return
+            if not await self._sent_back(self._send_back, message, said):
+                return
+            _LOG.warning(
+                "group %s: message %s of topic %s expired", self._group, message.msg_id, message.topic
+            )
+            if message in process_queue:
+                self._settle(process_queue, [message])
+
+    async def stop(self, timeout: float) -> None:
+        """Start no more calls, and wait that long for those under way; then they are cancelled."""
+        self._stopped = True
+        self._work.clear()
+        deadline = self._loop.time() + timeout
+        if self._cleaner is not None:
+            await cancel([self._cleaner])
+        for tasks in (self._workers, self._returns):
+            if tasks:
+                await asyncio.wait(list(tasks), timeout=max(0.0, deadline - self._loop.time()))
+        late = [*self._workers, *self._returns]
+        if late:
+            _LOG.warning(
+                "group %s: %d listener call(s) did not end within %g s", self._group, len(late), timeout
+            )
+        await cancel(late)

@@ -1,0 +1,242 @@
+"""Orderly consumption: one listener call at a time in each queue, in the order of the queue.
+
+::
+
+    clustering      a queue is consumed only while the broker's lock on it counts: renewed every 20 s, for 30 s
+    Success         settled, the next messages follow
+    Suspend,        the queue waits (1 s), then the same messages come again with one more in `reconsume_times`;
+    exception       nothing behind them is consumed
+    Reject, or      sent to the dead letter topic, settled; if that fails, the queue waits
+    too often       (too often: reconsume times ≥ max; unlimited unless set)
+
+Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from rocket_client.client import cancel
+from rocket_client.listener import (
+    SUCCESS,
+    ConsumeContext,
+    OrderlyListener,
+    OrderlyOutcome,
+    Reject,
+    Success,
+    Suspend,
+)
+from rocket_client.offsets import OffsetStore
+from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_client.send_back import SendBack
+from rocket_client.settings import PushConsumerSettings
+from rocket_remoting.errors import RemotingError
+from rocket_remoting.message import MessageExt
+
+_LOG = logging.getLogger(__name__)
+
+MIN_SUSPEND, MAX_SUSPEND = 0.01, 30.0
+FIRST_LOCK_RETRY, MAX_LOCK_RETRY = 0.1, 3.0
+UNLIMITED = (1 << 31) - 1
+
+_CALLS_IN_A_ROW = 64
+
+
+class OrderlyConsumption:
+    """Hands pulled messages to a listener queue by queue, and settles them by what it says."""
+
+    def __init__(
+        self,
+        group: str,
+        listener: OrderlyListener,
+        settings: PushConsumerSettings,
+        offsets: OffsetStore,
+        send_back: SendBack | None,
+        lock: Callable[[ProcessQueue], Awaitable[bool]] | None,
+    ) -> None:
+        """Ready for queues.
+
+        Args:
+            group: The consumer group.
+            listener: What is called.
+            settings: The consumer's.
+            offsets: Where settled offsets go.
+            send_back: Where dead letters go; None: nowhere, as in broadcasting.
+            lock: Asks the broker for a queue's lock; None: no locks, as in broadcasting.
+        """
+        self._group = group
+        self._listener = listener
+        self._offsets = offsets
+        self._send_back = send_back
+        self._lock = lock
+        self._batch_size = settings.consume_message_batch_max_size
+        self._permits = asyncio.Semaphore(settings.concurrency or 1 << 30)
+        self._suspend = settings.suspend_current_queue_time.total_seconds()
+        self._lock_lives = settings.lock_max_live_time.total_seconds()
+        times = settings.max_reconsume_times
+        self._max_reconsume_times = UNLIMITED if times == -1 else times
+        self._loop = asyncio.get_running_loop()
+        self._drivers: dict[ProcessQueue, _Driver] = {}
+        self._stopped = False
+
+    def __repr__(self) -> str:
+        return f"<OrderlyConsumption {self._group}: {len(self._drivers)} queues>"
+
+    def start(self) -> None:
+        """Nothing: drivers start with their queues."""
+
+    def attach(self, process_queue: ProcessQueue) -> None:
+        """A queue was assigned: drive it."""
+        context = ConsumeContext(self._group, process_queue.message_queue, orderly=True)
+        driver = _Driver()
+        driver.task = self._loop.create_task(
+            self._drive(process_queue, context, driver), name=f"orderly listener of {self._group}"
+        )
+        self._drivers[process_queue] = driver
+
+    def detach(self, process_queue: ProcessQueue) -> None:
+        """A queue was revoked: its call under way finishes, no other follows."""
+        driver = self._drivers.pop(process_queue, None)
+        if driver is not None and not process_queue.calls:
+            driver.task.cancel()
+
+    def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        """Let the messages be consumed after those that wait already."""
+        process_queue.enqueue(messages)
+        driver = self._drivers.get(process_queue)
+        if driver is not None:
+            driver.arrival.set()
+
+    async def _drive(self, process_queue: ProcessQueue, context: ConsumeContext, driver: "_Driver") -> None:
+        calls, lock_retry = 0, FIRST_LOCK_RETRY
+        while not (process_queue.dropped or self._stopped):
+            if not process_queue.has_waiting:
+                driver.arrival.clear()
+                await driver.arrival.wait()
+                continue
+            if not await self._is_locked(process_queue):
+                await asyncio.sleep(lock_retry)
+                lock_retry = min(2 * lock_retry, MAX_LOCK_RETRY)
+                continue
+            lock_retry = FIRST_LOCK_RETRY
+            async with self._permits:
+                if process_queue.dropped or self._stopped:
+                    return
+                pause = await self._consume(process_queue, context)
+            calls += 1
+            if pause is not None:
+                await asyncio.sleep(min(max(pause, MIN_SUSPEND), MAX_SUSPEND))
+            elif calls % _CALLS_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+
+    async def _is_locked(self, process_queue: ProcessQueue) -> bool:
+        if self._lock is None or not process_queue.lock_expired(self._loop.time(), self._lock_lives):
+            return True
+        return await self._lock(process_queue)
+
+    async def _consume(self, process_queue: ProcessQueue, context: ConsumeContext) -> float | None:
+        """Make one call; returns how long the queue has to wait now, None for not at all."""
+        messages = process_queue.take(self._batch_size)
+        process_queue.begin((), self._loop.time())
+        try:
+            outcome = await self._listener(messages, context)
+            if outcome is None:
+                outcome = SUCCESS
+        except asyncio.CancelledError:
+            if self._stopped or process_queue.dropped:
+                raise
+            outcome = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
+        except Exception as error:
+            outcome = self._failed(messages, error)
+        finally:
+            process_queue.end()
+        return await self._resolve(process_queue, messages, outcome)
+
+    def _failed(self, messages: Sequence[MessageExt], error: Exception) -> Suspend:
+        first = messages[0]
+        _LOG.warning(
+            "group %s: the listener failed with %d message(s) of topic %s, first %s of queue %d at offset %d, time %d",
+            self._group,
+            len(messages),
+            first.topic,
+            first.msg_id,
+            first.queue_id,
+            first.queue_offset,
+            first.reconsume_times + 1,
+            exc_info=error,
+        )
+        return Suspend(cause=error)
+
+    async def _resolve(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], outcome: OrderlyOutcome
+    ) -> float | None:
+        if isinstance(outcome, Success):
+            self._settle(process_queue, messages)
+            return None
+        if not isinstance(outcome, Suspend | Reject):
+            error = TypeError(
+                f"an orderly listener returns Success, Suspend, Reject or None, not {outcome!r}"
+            )
+            outcome = self._failed(messages, error)
+        kept: list[MessageExt] = []
+        buried: list[MessageExt] = []
+        for message in messages:
+            hopeless = isinstance(outcome, Reject) or message.reconsume_times >= self._max_reconsume_times
+            if hopeless and await self._bury(message, outcome.cause):
+                buried.append(message)
+            else:
+                message.reconsume_times += 1
+                kept.append(message)
+        self._settle(process_queue, buried)
+        if not kept:
+            return None
+        process_queue.put_back(kept)
+        seconds = outcome.seconds if isinstance(outcome, Suspend) else None
+        return self._suspend if seconds is None else seconds
+
+    async def _bury(self, message: MessageExt, cause: BaseException | str | None) -> bool:
+        if self._send_back is None:
+            _LOG.warning(
+                "group %s drops a message that failed in broadcasting: %r: %r", self._group, message, cause
+            )
+            return True
+        try:
+            await self._send_back.dead_letter(message, cause)
+        except RemotingError as error:
+            _LOG.warning(
+                "group %s: message %s of topic %s could not be sent to the dead letter topic, its queue waits: %s",
+                self._group,
+                message.msg_id,
+                message.topic,
+                error,
+            )
+            return False
+        return True
+
+    def _settle(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        offset = process_queue.settle(messages)
+        if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
+            self._offsets.update(process_queue.message_queue, offset)
+
+    async def stop(self, timeout: float) -> None:
+        """Start no more calls, and wait that long for those under way; then they are cancelled."""
+        self._stopped = True
+        calling = [driver.task for queue, driver in self._drivers.items() if queue.calls]
+        await cancel([driver.task for queue, driver in self._drivers.items() if not queue.calls])
+        if calling:
+            _, late = await asyncio.wait(calling, timeout=timeout)
+            if late:
+                _LOG.warning(
+                    "group %s: %d listener call(s) did not end within %g s", self._group, len(late), timeout
+                )
+            await cancel(late)
+        self._drivers.clear()
+
+
+class _Driver:
+    __slots__ = ("arrival", "task")
+
+    task: asyncio.Task[None]
+
+    def __init__(self) -> None:
+        self.arrival = asyncio.Event()

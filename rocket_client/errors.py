@@ -1,0 +1,135 @@
+"""Errors of the client, beside those of the remoting layer that it lets through.
+
+::
+
+    RemotingError
+    └── ClientError
+        ├── ClientStateError        .state      used before it was started, after it was shut down, or started twice
+        ├── GroupInUseError         .group      the group is registered already under the same client id
+        ├── IllegalMessageError     .topic      the message cannot be sent as it is; nothing was written
+        │   └── MessageTooLargeError    .size .limit
+        ├── NameServersUnreachableError .causes     no name server answered
+        ├── TopicNotFoundError      .topic      no name server knows the topic, nor one to create it from
+        ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
+        └── SendError               .topic .brokers .attempts .causes
+            ├── SendRejectedError   .code .remark   the broker refused, with a code that is not worth a retry
+            └── SendTimeoutError    .timeout        the time for the whole send ran out; the message may be stored
+
+A `SendError` tells every attempt: `brokers` and `causes` run in parallel, the last cause is also `__cause__`.
+"""
+
+from collections.abc import Sequence
+
+from rocket_remoting.errors import RemotingError, ResponseError
+
+
+class ClientError(RemotingError):
+    """Root of everything the client itself raises on purpose."""
+
+
+class ClientStateError(ClientError):
+    """The producer, consumer or admin is not in a state that allows what was asked."""
+
+    def __init__(self, what: str, state: str, advice: str) -> None:
+        super().__init__(f"{what} is {state}: {advice}")
+        self.what = what
+        self.state = state
+
+
+class GroupInUseError(ClientError):
+    """Two producers, or two consumers, of one group may not share one client id."""
+
+    def __init__(self, kind: str, group: str, client_id: str) -> None:
+        super().__init__(
+            f"the {kind} group {group} is registered already by client {client_id}; "
+            "give one of them another `instance_name`, or leave it unset"
+        )
+        self.group = group
+        self.client_id = client_id
+
+
+class IllegalMessageError(ClientError):
+    """The message cannot be sent as it is. Nothing was written."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"message for topic {topic!r}: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class MessageTooLargeError(IllegalMessageError):
+    """The body, or the properties, have more bytes than a message may have."""
+
+    def __init__(self, topic: str, part: str, size: int, limit: int) -> None:
+        super().__init__(topic, f"{part} of {size} bytes; the limit is {limit}")
+        self.part = part
+        self.size = size
+        self.limit = limit
+
+
+class NameServersUnreachableError(ClientError):
+    """None of the configured name servers answered; `causes` has one error for each."""
+
+    def __init__(self, addresses: Sequence[str], causes: Sequence[Exception]) -> None:
+        what = "; ".join(str(cause) for cause in causes) or "none is configured"
+        super().__init__(f"no name server of {', '.join(addresses) or '(none)'} answered: {what}")
+        self.addresses = tuple(addresses)
+        self.causes = tuple(causes)
+
+
+class TopicNotFoundError(ClientError):
+    """No name server has a route for the topic."""
+
+    def __init__(self, topic: str, advice: str) -> None:
+        super().__init__(f"no route for topic {topic!r}: {advice}")
+        self.topic = topic
+
+
+class BrokerNotFoundError(ClientError):
+    """No known route gives an address for the broker."""
+
+    def __init__(self, broker_name: str) -> None:
+        super().__init__(f"no address of broker {broker_name!r} is known")
+        self.broker_name = broker_name
+
+
+class SendError(ClientError):
+    """The message was not accepted by any of the brokers that were tried."""
+
+    def __init__(
+        self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], why: str = ""
+    ) -> None:
+        tried = "; ".join(f"{broker}: {cause}" for broker, cause in zip(brokers, causes, strict=False))
+        attempts = f"{len(brokers)} attempt{'' if len(brokers) == 1 else 's'}"
+        super().__init__(
+            f"sending to topic {topic!r} failed after {attempts}{why} ({tried or 'nothing was sent'})"
+        )
+        self.topic = topic
+        self.brokers = tuple(brokers)
+        self.causes = tuple(causes)
+
+    @property
+    def attempts(self) -> int:
+        """How often it was tried."""
+        return len(self.brokers)
+
+
+class SendRejectedError(SendError):
+    """The broker refused the message with a code that another attempt would not change."""
+
+    def __init__(
+        self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], response: ResponseError
+    ) -> None:
+        super().__init__(topic, brokers, causes)
+        self.code = response.code
+        self.remark = response.remark
+
+
+class SendTimeoutError(SendError):
+    """The time given to the whole send ran out. The message may have been stored all the same."""
+
+    def __init__(
+        self, topic: str, brokers: Sequence[str], causes: Sequence[Exception], timeout: float
+    ) -> None:
+        super().__init__(topic, brokers, causes, f" in {timeout:g} s")
+        self.timeout = timeout

@@ -1,0 +1,157 @@
+"""How far a group has come in each queue.
+
+::
+
+    clustering     the broker keeps the group's offsets; committed every 5 s where they moved, with each pull,
+                   when a queue is revoked, and at shutdown
+    broadcasting   each member keeps its own in <directory>/<client id>/<group>/offsets.json,
+                   {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}
+                   as Apache's client writes it (keys that are objects, so it is not JSON by the letter)
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol
+
+from rocket_client.broker_requests import BrokerRequests
+from rocket_remoting.bodies import ResetOffsetBody, decode_body, encode_body
+from rocket_remoting.errors import RemoteProtocolError, RemotingError
+from rocket_remoting.message import MessageQueue
+
+_LOG = logging.getLogger(__name__)
+
+
+class OffsetStore(Protocol):
+    """Where a consumer's offsets are kept."""
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """The offset as this member knows it."""
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        """Take note of an offset, to be kept by the next `persist`."""
+
+    async def fetch(self, queue: MessageQueue) -> int | None:
+        """The offset as it was last kept; None when there is none."""
+
+    async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:
+        """Keep the offsets of these queues; with `wait`, return when they are kept."""
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue that is not assigned any more."""
+
+    def snapshot(self) -> dict[MessageQueue, int]:
+        """All offsets this member knows."""
+
+
+class BrokerOffsets:
+    """Offsets of a clustering group, kept by the brokers."""
+
+    def __init__(self, requests: BrokerRequests, group: str) -> None:
+        self._requests = requests
+        self._group = group
+        self._offsets: dict[MessageQueue, int] = {}
+        self._committed: dict[MessageQueue, int] = {}
+
+    def __repr__(self) -> str:
+        return f"BrokerOffsets({self._group!r}, {len(self._offsets)} queues)"
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """The offset as this member knows it."""
+        return self._offsets.get(queue)
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        """Take note of an offset, to be committed by the next `persist`."""
+        if not increase_only or offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    async def fetch(self, queue: MessageQueue) -> int | None:
+        """The offset the broker has."""
+        offset = await self._requests.committed_offset(queue, self._group)
+        if offset is not None:
+            self._offsets[queue] = self._committed[queue] = offset
+        return offset
+
+    async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:
+        """Commit the offsets that moved; a failure is logged, the next call tries again."""
+        moved = [
+            (queue, offset)
+            for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
+            if offset is not None and offset != self._committed.get(queue)
+        ]
+        await asyncio.gather(*(self._commit(queue, offset, wait) for queue, offset in moved))
+
+    async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+        try:
+            await self._requests.commit_offset(queue, self._group, offset, wait=wait)
+        except RemotingError as error:
+            _LOG.warning("group %s: offset %d of %s not committed: %s", self._group, offset, queue, error)
+        else:
+            self._committed[queue] = offset
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Forget a queue that is not assigned any more."""
+        self._offsets.pop(queue, None)
+        self._committed.pop(queue, None)
+
+    def snapshot(self) -> dict[MessageQueue, int]:
+        """All offsets this member knows."""
+        return dict(self._offsets)
+
+
+class LocalOffsets:
+    """Offsets of one broadcasting member, kept in a file that is replaced as a whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets: dict[MessageQueue, int] = {}
+        self._written: dict[MessageQueue, int] = {}
+        for candidate in (path, path.with_name(path.name + ".bak")):
+            if candidate.is_file() and self._read(candidate):
+                break
+
+    def __repr__(self) -> str:
+        return f"LocalOffsets({str(self._path)!r}, {len(self._offsets)} queues)"
+
+    def _read(self, path: Path) -> bool:
+        try:
+            self._offsets = decode_body(path.read_bytes(), ResetOffsetBody).offset_table
+        except RemoteProtocolError as error:
+            _LOG.warning("%s holds no offsets: %s", path, error)
+            return False
+        self._written = dict(self._offsets)
+        return True
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """The offset as this member knows it."""
+        return self._offsets.get(queue)
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
+        """Take note of an offset, to be written by the next `persist`."""
+        if not increase_only or offset > self._offsets.get(queue, -1):
+            self._offsets[queue] = offset
+
+    async def fetch(self, queue: MessageQueue) -> int | None:
+        """The offset the file has."""
+        return self._written.get(queue)
+
+    async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:
+        """Write the file if an offset moved."""
+        if self._offsets == self._written:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_name(self._path.name + ".tmp")
+        fresh.write_bytes(encode_body(ResetOffsetBody(offset_table=self._offsets)))
+        if self._path.exists():
+            os.replace(self._path, self._path.with_name(self._path.name + ".bak"))
+        os.replace(fresh, self._path)
+        self._written = dict(self._offsets)
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Nothing: what this member has seen stays seen, also while a queue is away."""
+
+    def snapshot(self) -> dict[MessageQueue, int]:
+        """All offsets this member knows."""
+        return dict(self._offsets)

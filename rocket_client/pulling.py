@@ -1,0 +1,251 @@
+"""Pulls one assigned queue for as long as it is assigned.
+
+::
+
+    answer              what follows
+    FOUND               decode, keep what the tags match, hand on, pull again at once
+    NO_NEW_MSG          (the broker held the pull for 15 s) pull again
+    NO_MATCHED_MSG      pull again from the offset given; with nothing unsettled, that offset is committed too
+    OFFSET_ILLEGAL      the queue has other messages than we think: wait for calls under way, commit the offset
+                        given, give the queue back and let the next rebalance start it anew
+    an error            pull again after `pull_time_delay_when_exception`
+
+A queue is not pulled while too many of its messages are unsettled, while the consumer is suspended, or, in orderly
+mode, while it is not locked.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Protocol
+
+from rocket_client.broker_requests import PullAnswer, PullStatus
+from rocket_client.client import RocketClient
+from rocket_client.errors import BrokerNotFoundError
+from rocket_client.offsets import OffsetStore
+from rocket_client.process_queue import ProcessQueue
+from rocket_client.routes import MASTER_ID
+from rocket_client.settings import MessageModel, PushConsumerSettings
+from rocket_remoting.bodies import SubscriptionData
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.errors import RemotingError, ResponseError
+from rocket_remoting.headers import PullMessageRequestHeader
+from rocket_remoting.message import MessageExt
+from rocket_remoting.properties import (
+    PROPERTY_MAX_OFFSET,
+    PROPERTY_MIN_OFFSET,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TAGS,
+)
+from rocket_remoting.record import decode_records
+from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.topics import is_retry_topic, retry_topic
+
+_LOG = logging.getLogger(__name__)
+
+FLOW_CONTROL_DELAY = 0.05
+NOT_LOCKED_DELAY = 3.0
+BROKER_FLOW_CONTROL_DELAY = 0.02
+ILLEGAL_OFFSET_PATIENCE = 10.0
+_MILLISECOND = timedelta(milliseconds=1)
+MIB = 1024 * 1024
+
+
+class Consumption(Protocol):
+    """Where pulled messages go."""
+
+    def start(self) -> None: ...
+
+    def attach(self, process_queue: ProcessQueue) -> None: ...
+
+    def detach(self, process_queue: ProcessQueue) -> None: ...
+
+    def submit(self, process_queue: ProcessQueue, messages: "list[MessageExt]") -> None: ...
+
+    async def stop(self, timeout: float) -> None: ...
+
+
+class PullLimits:
+    """Most messages and bytes a queue may have unsettled; shared limits of a topic are divided among its queues."""
+
+    def __init__(self, settings: PushConsumerSettings) -> None:
+        self._settings = settings
+        self.messages = settings.pull_threshold_for_queue
+        self.size = settings.pull_threshold_size_for_queue * MIB
+
+    def divide(self, queue_count: int) -> None:
+        """That many queues are assigned now."""
+        settings, count = self._settings, max(1, queue_count)
+        if settings.pull_threshold_for_topic != -1:
+            self.messages = max(1, settings.pull_threshold_for_topic // count)
+        if settings.pull_threshold_size_for_topic != -1:
+            self.size = max(1, settings.pull_threshold_size_for_topic // count) * MIB
+
+
+class PullLoop:
+    """The pulls of one process queue, one after the other."""
+
+    def __init__(
+        self,
+        client: RocketClient,
+        group: str,
+        settings: PushConsumerSettings,
+        process_queue: ProcessQueue,
+        consumption: Consumption,
+        offsets: OffsetStore,
+        limits: PullLimits,
+        *,
+        orderly: bool,
+        resumed: asyncio.Event,
+        subscription: Callable[[str], SubscriptionData | None],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._retry_topic = retry_topic(group)
+        self._settings = settings
+        self._process_queue = process_queue
+        self._queue = process_queue.message_queue
+        self._consumption = consumption
+        self._offsets = offsets
+        self._limits = limits
+        self._clustering = settings.message_model is MessageModel.CLUSTERING
+        self._orderly = orderly
+        self._needs_lock = orderly and self._clustering
+        self._resumed = resumed
+        self._subscription = subscription
+        self._pause = settings.pull_interval.total_seconds()
+        self._error_pause = settings.pull_time_delay_when_exception.total_seconds()
+        self._hold_ms = settings.broker_suspend_max_time // _MILLISECOND
+        self._timeout = settings.consumer_timeout_when_suspend.total_seconds()
+        self._max_span = settings.consume_concurrently_max_span
+        self._broker_id = MASTER_ID
+        self._loop = asyncio.get_running_loop()
+
+    def __repr__(self) -> str:
+        return f"<PullLoop {self._group} {self._process_queue!r}>"
+
+    async def run(self, offset: int) -> int | None:
+        """Pull from that offset on until the queue is dropped.
+
+        Returns:
+            The offset the broker wants instead, when it called ours illegal; otherwise None.
+        """
+        queue = self._process_queue
+        while not queue.dropped:
+            if not await self._may_pull():
+                continue
+            subscription = self._subscription(self._queue.topic)
+            if subscription is None:
+                return None
+            queue.last_pull_at = self._loop.time()
+            try:
+                answer = await self._pull(subscription, offset)
+                messages = self._messages(answer, subscription)
+            except RemotingError as error:
+                await self._recover(error, offset)
+                continue
+            if queue.dropped:
+                return None
+            offset = answer.next_begin_offset
+            if answer.status is PullStatus.OFFSET_ILLEGAL:
+                return offset
+            if messages:
+                self._consumption.submit(queue, list(queue.put(messages)))
+                if self._pause:
+                    await asyncio.sleep(self._pause)
+            elif not queue:
+                self._offsets.update(self._queue, offset, increase_only=True)
+        return None
+
+    async def _may_pull(self) -> bool:
+        """True when nothing speaks against a pull; otherwise False after a while."""
+        queue, limits = self._process_queue, self._limits
+        if not self._resumed.is_set():
+            await self._resumed.wait()
+            return False
+        if self._needs_lock and queue.locked_at is None:
+            await asyncio.sleep(NOT_LOCKED_DELAY)
+            return False
+        if len(queue) > limits.messages:
+            await queue.room(limits.messages // 2, FLOW_CONTROL_DELAY)
+            return False
+        if queue.size > limits.size or (not self._orderly and queue.max_span > self._max_span):
+            await asyncio.sleep(FLOW_CONTROL_DELAY)
+            return False
+        return True
+
+    async def _pull(self, subscription: SubscriptionData, offset: int) -> PullAnswer:
+        found = self._client.routes.address(self._queue.broker_name, self._broker_id)
+        if found is None:
+            await self._client.routes.refresh(self._queue.topic)
+            found = self._client.routes.address(self._queue.broker_name, self._broker_id)
+            if found is None:
+                raise BrokerNotFoundError(self._queue.broker_name)
+        address, broker_id = found
+        flag, commit = PULL_SUSPEND, 0
+        if self._clustering and broker_id == MASTER_ID:
+            commit = self._offsets.get(self._queue) or 0
+            if commit > 0:
+                flag |= PULL_COMMIT_OFFSET
+        expression = subscription.sub_string if self._settings.post_subscription_when_pull else None
+        if expression is not None:
+            flag |= PULL_SUBSCRIPTION
+        header = PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=self._queue.topic,
+            queue_id=self._queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=self._settings.pull_batch_size,
+            sys_flag=flag,
+            commit_offset=commit,
+            suspend_timeout_millis=self._hold_ms,
+            subscription=expression,
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+            broker_name=self._queue.broker_name,
+        )
+        answer = await self._client.requests.pull(address, header, self._timeout)
+        self._broker_id = answer.suggest_which_broker_id
+        return answer
+
+    def _messages(self, answer: PullAnswer, subscription: SubscriptionData) -> list[MessageExt]:
+        """The messages of the answer as the listener gets them."""
+        if answer.status is not PullStatus.FOUND:
+            return []
+        messages = decode_records(answer.records)
+        if subscription.tags_set:
+            wanted = frozenset(subscription.tags_set)
+            messages = [message for message in messages if message.properties.get(PROPERTY_TAGS) in wanted]
+        smallest, largest, broker_name = (
+            str(answer.min_offset),
+            str(answer.max_offset),
+            self._queue.broker_name,
+        )
+        is_retry = self._queue.topic == self._retry_topic
+        for message in messages:
+            properties = message.properties
+            properties[PROPERTY_MIN_OFFSET] = smallest
+            properties[PROPERTY_MAX_OFFSET] = largest
+            message.broker_name = broker_name
+            if is_retry:
+                message.topic = properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+        return messages
+
+    async def _recover(self, error: RemotingError, offset: int) -> None:
+        pause = self._error_pause
+        level = logging.WARNING
+        if isinstance(error, ResponseError):
+            if (
+                error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+                or error.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+            ):
+                # The broker lost, or did not get, what the heartbeat told it.
+                await self._client.heartbeat()
+                pause, level = min(pause, 1.0), logging.INFO
+            elif error.code == ResponseCode.FLOW_CONTROL:
+                pause, level = BROKER_FLOW_CONTROL_DELAY, logging.DEBUG
+        if is_retry_topic(self._queue.topic):
+            level = logging.DEBUG
+        _LOG.log(level, "group %s: pull of %s at %d failed: %s", self._group, self._queue, offset, error)
+        await asyncio.sleep(pause)

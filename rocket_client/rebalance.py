@@ -1,0 +1,329 @@
+"""Which queues this member consumes: divides each topic's queues among the group's members, and acts on it.
+
+::
+
+    when        at start, when a broker says that members changed, when a route changed, every 20 s;
+                again soon (0.1 s, 0.2 s … 20 s) while a queue could not be taken over
+    members     of the group, as a broker of the topic knows them; sorted, as the queues are
+    revoked     dropped, its pull ended, its offset committed; in orderly mode unlocked as soon as its call ended
+    assigned    in orderly mode locked first; begins at the committed offset, or where `consume_from_where` says
+
+Broadcasting members take every queue of the topic and ask nobody.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+
+from rocket_client.client import RocketClient, cancel
+from rocket_client.locks import QueueLocks
+from rocket_client.offsets import OffsetStore
+from rocket_client.process_queue import ProcessQueue
+from rocket_client.pulling import ILLEGAL_OFFSET_PATIENCE, Consumption, PullLimits, PullLoop
+from rocket_client.settings import ConsumeFromWhere, MessageModel, PushConsumerSettings
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.errors import RemotingError, ResponseError
+from rocket_remoting.message import MessageQueue
+from rocket_remoting.topics import is_retry_topic
+
+_LOG = logging.getLogger(__name__)
+
+FIRST_RETRY = 0.1
+UNLOCK_PATIENCE = 24 * 3600.0
+_HALF_AN_HOUR_MS = 30 * 60 * 1000
+
+
+class Rebalancer:
+    """The queues assigned to one consumer, and how they come and go."""
+
+    def __init__(
+        self,
+        client: RocketClient,
+        group: str,
+        settings: PushConsumerSettings,
+        consumption: Consumption,
+        offsets: OffsetStore,
+        *,
+        orderly: bool,
+        topics: Callable[[], Collection[str]],
+        make_pull_loop: Callable[[ProcessQueue, PullLimits], PullLoop],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._settings = settings
+        self._consumption = consumption
+        self._offsets = offsets
+        self._clustering = settings.message_model is MessageModel.CLUSTERING
+        self._locks = (
+            QueueLocks(client.requests, group, client.client_id) if orderly and self._clustering else None
+        )
+        self._topics = topics
+        self._make_pull_loop = make_pull_loop
+        self._limits: dict[str, PullLimits] = {}
+        self._queues: dict[MessageQueue, ProcessQueue] = {}
+        self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
+        # Revoked in orderly mode with a call under way: not to be taken again before that call has ended.
+        self._leaving: set[MessageQueue] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def __repr__(self) -> str:
+        return f"<Rebalancer {self._group}: {sorted(self._queues)}>"
+
+    # What is assigned
+
+    def queues(self) -> Collection[ProcessQueue]:
+        """Process queues of all queues assigned."""
+        return self._queues.values()
+
+    def assigned(self) -> frozenset[MessageQueue]:
+        """The queues assigned."""
+        return frozenset(self._queues)
+
+    # When
+
+    def soon(self) -> None:
+        """Divide anew as soon as the loop comes to it."""
+        self._wanted.set()
+
+    def start(self) -> None:
+        """Go on dividing when there is cause, and every `rebalance_interval`."""
+        self._running = asyncio.create_task(self._run(), name=f"rebalance of {self._group}")
+
+    async def _run(self) -> None:
+        interval = self._settings.rebalance_interval.total_seconds()
+        retry, complete = FIRST_RETRY, bool(self._queues)
+        while True:
+            pause = interval if complete else min(retry, interval)
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            try:
+                complete = await self.rebalance()
+            except Exception:
+                _LOG.exception("group %s: rebalancing failed", self._group)
+                complete = False
+            retry = FIRST_RETRY if complete else 2 * retry
+
+    # How
+
+    async def rebalance(self) -> bool:
+        """Divide the queues of all topics now; False when a topic or a queue has to be tried again soon."""
+        complete, before = True, set(self._queues)
+        topics = list(self._topics())
+        await self._revoke([queue for queue in self._queues if queue.topic not in topics])
+        for topic in topics:
+            try:
+                complete &= await self._rebalance_topic(topic)
+            except RemotingError as error:
+                level = logging.DEBUG if is_retry_topic(topic) else logging.WARNING
+                _LOG.log(level, "group %s: rebalancing topic %s failed: %s", self._group, topic, error)
+                complete = False
+        if before != set(self._queues):
+            self._divide_limits()
+        return complete
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        route = self._client.routes.get(topic)
+        if route is None or not route.subscribe_queues:
+            return True  # its route is looked for elsewhere, and a change of it leads here again
+        share: Collection[MessageQueue] = route.subscribe_queues
+        if self._clustering:
+            members = await self._members(topic)
+            if members is None:
+                return False
+            share = self._settings.allocate_message_queue_strategy(
+                self._group, self._client.client_id, route.subscribe_queues, members
+            )
+        await self._revoke([queue for queue in self._queues if queue.topic == topic and queue not in share])
+        taken = await asyncio.gather(*(self._assign(queue) for queue in share if queue not in self._queues))
+        return all(taken)
+
+    async def _members(self, topic: str) -> list[str] | None:
+        """The group's members, sorted; None when they cannot be known now."""
+        for attempt in range(2):
+            address = self._client.routes.any_broker_of(topic)
+            if address is None:
+                return None
+            try:
+                members = await self._client.requests.consumer_ids(address, self._group)
+            except ResponseError as error:
+                if error.code != ResponseCode.SYSTEM_ERROR:
+                    raise
+                members = []  # Apache's answer for a group it has no member of
+            if self._client.client_id in members:
+                return sorted(members)
+            # The broker lost us: it was restarted, or our heartbeats did not reach it.
+            if attempt == 0:
+                await self._client.heartbeat()
+        return None
+
+    async def _revoke(self, queues: Iterable[MessageQueue]) -> None:
+        """Let the queues go: calls under way finish, their offsets are committed as they stand now."""
+        going = {queue: self._queues.pop(queue) for queue in list(queues)}
+        if not going:
+            return
+        for process_queue in going.values():
+            process_queue.dropped = True
+            self._consumption.detach(process_queue)
+        await cancel([self._pulls.pop(queue) for queue in going if queue in self._pulls])
+        await self._offsets.persist(list(going), wait=True)
+        for queue, process_queue in going.items():
+            self._offsets.remove(queue)
+            if self._locks is not None:
+                self._leaving.add(queue)
+                self._spawn(self._release(self._locks, process_queue), "unlock")
+        _LOG.info("group %s: %s gave back %s", self._group, self._client.client_id, sorted(going))
+
+    async def _release(self, locks: QueueLocks, process_queue: ProcessQueue) -> None:
+        queue = process_queue.message_queue
+        try:
+            await process_queue.idle(UNLOCK_PATIENCE)
+            await locks.unlock([queue])
+        finally:
+            self._leaving.discard(queue)
+            self.soon()
+
+    async def _assign(self, queue: MessageQueue) -> bool:
+        """Take the queue over and pull it; False when that is not possible now."""
+        if queue in self._leaving:
+            return False
+        process_queue = ProcessQueue(queue)
+        try:
+            if self._locks is not None and await self._locks.lock([process_queue]):
+                _LOG.info("group %s: %s is locked by another member still", self._group, queue)
+                return False
+            offset = await self._first_offset(queue)
+        except RemotingError as error:
+            _LOG.warning("group %s: %s cannot be taken over now: %s", self._group, queue, error)
+            if self._locks is not None:
+                await self._locks.unlock([queue])
+            return False
+        limits = self._limits.setdefault(queue.topic, PullLimits(self._settings))
+        self._queues[queue] = process_queue
+        self._consumption.attach(process_queue)
+        pull = asyncio.create_task(
+            self._pull(self._make_pull_loop(process_queue, limits), process_queue, offset),
+            name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id} of {self._group}",
+        )
+        self._pulls[queue] = pull
+        _LOG.info(
+            "group %s: %s took over %s from offset %d", self._group, self._client.client_id, queue, offset
+        )
+        return True
+
+    async def _pull(self, pull_loop: PullLoop, process_queue: ProcessQueue, offset: int) -> None:
+        while True:
+            try:
+                wanted = await pull_loop.run(offset)
+            except Exception:
+                _LOG.exception("group %s: pulling %s failed", self._group, process_queue.message_queue)
+                await asyncio.sleep(self._settings.pull_time_delay_when_exception.total_seconds())
+                offset = max(offset, process_queue.smallest_unsettled())
+            else:
+                break
+        if wanted is not None and not process_queue.dropped:
+            _LOG.warning(
+                "group %s: the broker has no offset %d in %s and says %d",
+                self._group,
+                offset,
+                process_queue.message_queue,
+                wanted,
+            )
+            await self.restart_at({process_queue.message_queue: wanted})
+
+    async def restart_at(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Give assigned queues back with these offsets committed, once their calls ended or after 10 s."""
+        for queue in offsets:
+            if queue in self._queues:
+                self._queues[queue].dropped = True
+        for queue, offset in offsets.items():
+            process_queue = self._queues.get(queue)
+            if process_queue is not None:
+                await process_queue.idle(ILLEGAL_OFFSET_PATIENCE)
+                process_queue.clear()
+                self._offsets.update(queue, offset)
+        await self._revoke([queue for queue in offsets if queue in self._queues])
+        self.soon()
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        committed = await self._offsets.fetch(queue)
+        if committed is not None and committed >= 0:
+            return committed
+        where = self._settings.consume_from_where
+        if where is ConsumeFromWhere.FIRST_OFFSET:
+            return 0
+        if is_retry_topic(queue.topic):
+            # Redeliveries of this group: none may be missed, except with a point in time, which is after them.
+            return (
+                0 if where is ConsumeFromWhere.LAST_OFFSET else await self._client.requests.max_offset(queue)
+            )
+        if where is ConsumeFromWhere.LAST_OFFSET:
+            return await self._client.requests.max_offset(queue)
+        stamp = self._settings.consume_timestamp
+        moment = (
+            int(stamp.timestamp() * 1000)
+            if stamp is not None
+            else self._client.started_at_ms - _HALF_AN_HOUR_MS
+        )
+        return await self._client.requests.search_offset(queue, moment)
+
+    def _divide_limits(self) -> None:
+        for topic, limits in self._limits.items():
+            limits.divide(sum(queue.topic == topic for queue in self._queues))
+
+    # Locks
+
+    async def lock_again(self, process_queue: ProcessQueue) -> bool:
+        """Renew one queue's lock that has expired here; gives the queue back when another member has it."""
+        return await self._renew([process_queue])
+
+    async def renew_locks(self) -> None:
+        """Renew the locks of all assigned queues."""
+        await self._renew([queue for queue in self._queues.values() if not queue.dropped])
+
+    async def _renew(self, process_queues: Collection[ProcessQueue]) -> bool:
+        if self._locks is None:
+            return True
+        try:
+            refused = await self._locks.lock(process_queues)
+        except RemotingError as error:
+            _LOG.warning("group %s: locks not renewed: %s", self._group, error)
+            return False
+        if refused:
+            lost = [queue.message_queue for queue in refused]
+            _LOG.warning("group %s: lost the locks of %s", self._group, sorted(lost))
+            # Not awaited: a queue's own driver may have asked, and it ends with the queue.
+            self._spawn(self._revoke([queue for queue in lost if queue in self._queues]), "give back")
+            self.soon()
+        return not refused
+
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> None:
+        task = asyncio.create_task(work, name=f"{name} of {self._group}")
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # Shutdown
+
+    async def stop_pulling(self) -> None:
+        """Take no more queues, and pull none."""
+        if self._running is not None:
+            await cancel([self._running])
+        pulls, self._pulls = list(self._pulls.values()), {}
+        await cancel(pulls)
+
+    async def give_all_back(self) -> None:
+        """Commit everything settled and unlock everything; for the end, with no call under way."""
+        queues = list(self._queues)
+        for process_queue in self._queues.values():
+            process_queue.dropped = True
+        await cancel(self._background)
+        await self._offsets.persist(queues, wait=True)
+        if self._locks is not None:
+            await self._locks.unlock_all()
+        self._queues.clear()

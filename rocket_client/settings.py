@@ -1,0 +1,228 @@
+"""Settings of producers, consumers and admins, with Apache's names in snake_case and Apache's defaults.
+
+Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field's comment block is its reference.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from pathlib import Path
+
+from rocket_client.allocation import AllocateMessageQueueStrategy, averagely
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.topics import AUTO_CREATE_TOPIC
+
+
+class MessageModel(Enum):
+    """Who of a group gets a message."""
+
+    CLUSTERING = "CLUSTERING"
+    """One member; the group's offsets are kept by the broker."""
+    BROADCASTING = "BROADCASTING"
+    """Every member; each keeps its offsets in a local file, and failed messages are dropped."""
+
+
+class ConsumeFromWhere(Enum):
+    """Where a group begins that has no offset yet."""
+
+    LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    """With the messages that arrive from now on; from the beginning where the broker says the queue is young."""
+    FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    """With the oldest message there is."""
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+    """With the messages stored from `PushConsumerSettings.consume_timestamp` on."""
+
+
+def parse_addresses(text: str) -> tuple[str, ...]:
+    """``"a:9876;b:9876"``, also with commas, as a tuple of addresses."""
+    return tuple(part.strip() for part in text.replace(",", ";").split(";") if part.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSettings:
+    """What producers, consumers and admins have in common."""
+
+    name_servers: Sequence[str] | str
+    """Addresses ``host:port``, as a sequence or as ``"a:9876;b:9876"``."""
+    instance_name: str | None = None
+    """Second part of the client id. Unset: one that is unique to this process and event loop."""
+    client_ip: str | None = None
+    """First part of the client id. Unset: an address of this machine."""
+    unit_name: str | None = None
+    """Third part of the client id."""
+    poll_name_server_interval: timedelta = timedelta(seconds=30)
+    """How often the routes of all topics in use are looked up again."""
+    heartbeat_broker_interval: timedelta = timedelta(seconds=30)
+    """How often every broker is told which groups this client belongs to."""
+    persist_consumer_offset_interval: timedelta = timedelta(seconds=5)
+    """How often consumers commit what they have settled."""
+    request_timeout: timedelta = timedelta(seconds=3)
+    """How long one request to a name server or broker may take (Apache's ``mqClientApiTimeout``)."""
+    connect_timeout: timedelta = timedelta(seconds=3)
+    """How long making a connection may take."""
+    vip_channel_enabled: bool = False
+    """Send through the broker's second port, its port minus 2."""
+
+    def __post_init__(self) -> None:
+        addresses = self.name_servers
+        addresses = parse_addresses(addresses) if isinstance(addresses, str) else tuple(addresses)
+        object.__setattr__(self, "name_servers", addresses)
+        if not addresses:
+            raise ValueError("name_servers is empty: give at least one address, such as '127.0.0.1:9876'")
+        for address in addresses:
+            host, colon, port = address.rpartition(":")
+            if not (host and colon and port.isdecimal()):
+                raise ValueError(f"name_servers: {address!r} is not host:port")
+        _positive(
+            self,
+            "poll_name_server_interval",
+            "heartbeat_broker_interval",
+            "persist_consumer_offset_interval",
+            "request_timeout",
+            "connect_timeout",
+        )
+
+    @property
+    def name_server_addresses(self) -> tuple[str, ...]:
+        """`name_servers` as a tuple of addresses."""
+        return tuple(self.name_servers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerSettings(ClientSettings):
+    """How messages are sent."""
+
+    send_timeout: timedelta = timedelta(seconds=3)
+    """How long a whole send may take, all its attempts included."""
+    retry_times_when_send_failed: int = 2
+    """Further attempts of `Producer.send` after the first."""
+    retry_times_when_send_async_failed: int = 2
+    """Further attempts of `Producer.send_async` after the first."""
+    retry_another_broker_when_not_store_ok: bool = False
+    """Try another broker when the message was stored but the status is not SEND_OK."""
+    retry_response_codes: frozenset[int] = frozenset(
+        {
+            ResponseCode.TOPIC_NOT_EXIST,
+            ResponseCode.SERVICE_NOT_AVAILABLE,
+            ResponseCode.SYSTEM_ERROR,
+            ResponseCode.NO_PERMISSION,
+            ResponseCode.NO_BUYER_ID,
+            ResponseCode.NOT_IN_CURRENT_UNIT,
+        }
+    )
+    """Broker answers after which `Producer.send` tries again; any other refusal is final."""
+    compress_body_threshold: int = 4096
+    """Bodies of this many bytes and more are compressed (zlib)."""
+    compress_level: int = 5
+    """zlib's level."""
+    max_message_size: int = 4 * 1024 * 1024
+    """Largest body, before compression, and largest batch."""
+    create_topic_key: str = AUTO_CREATE_TOPIC
+    """The topic whose route is used for a topic that does not exist yet, where brokers create topics by themselves."""
+    default_topic_queue_nums: int = 4
+    """How many queues such a topic gets at most."""
+    send_latency_fault_enable: bool = False
+    """Avoid brokers that answer slowly or not at all, see `rocket_client.faults`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive(self, "send_timeout")
+        _at_least(self, 0, "retry_times_when_send_failed", "retry_times_when_send_async_failed")
+        _at_least(self, 1, "compress_body_threshold", "max_message_size", "default_topic_queue_nums")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushConsumerSettings(ClientSettings):
+    """How messages are consumed."""
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    """Whether a message goes to one member of the group or to all."""
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+    """Where to begin in a queue without a committed offset."""
+    consume_timestamp: datetime | None = None
+    """For `ConsumeFromWhere.TIMESTAMP`. Unset: half an hour before the start."""
+    allocate_message_queue_strategy: AllocateMessageQueueStrategy = field(default=averagely)
+    """How the members of the group share the queues; all members must use the same."""
+    concurrency: int | None = 20
+    """How many listener calls may be under way at once; None: as many as there are messages."""
+    consume_message_batch_max_size: int = 1
+    """Most messages handed to one listener call."""
+    max_reconsume_times: int = -1
+    """Redeliveries before the dead letter topic; -1: 16 for a concurrent listener, no limit for an orderly one."""
+    suspend_current_queue_time: timedelta = timedelta(seconds=1)
+    """Orderly: how long a queue waits before the message that failed is tried again."""
+    consume_timeout: timedelta = timedelta(minutes=15)
+    """Concurrent: a message whose listener call takes longer is sent back to be delivered again."""
+    pull_batch_size: int = 32
+    """Most messages asked for in one pull."""
+    pull_interval: timedelta = timedelta()
+    """Pause between two pulls of a queue."""
+    pull_threshold_for_queue: int = 1000
+    """A queue is not pulled while more messages than this wait here."""
+    pull_threshold_size_for_queue: int = 100
+    """The same, by the size of the bodies in MiB."""
+    pull_threshold_for_topic: int = -1
+    """Limit over all of a topic's queues, divided among those assigned; -1: none."""
+    pull_threshold_size_for_topic: int = -1
+    """The same, in MiB."""
+    consume_concurrently_max_span: int = 2000
+    """Concurrent: a queue is not pulled while first and last waiting message lie further apart than this."""
+    pull_time_delay_when_exception: timedelta = timedelta(seconds=3)
+    """Pause of pulling after a pull failed."""
+    broker_suspend_max_time: timedelta = timedelta(seconds=15)
+    """How long the broker may hold a pull that finds nothing."""
+    consumer_timeout_when_suspend: timedelta = timedelta(seconds=30)
+    """How long a pull may take in all."""
+    post_subscription_when_pull: bool = False
+    """Send the tag expression with each pull, instead of relying on the one in the heartbeat."""
+    rebalance_interval: timedelta = timedelta(seconds=20)
+    """How often the queues are divided anew without any cause."""
+    lock_interval: timedelta = timedelta(seconds=20)
+    """Orderly: how often the locks on the assigned queues are renewed."""
+    lock_max_live_time: timedelta = timedelta(seconds=30)
+    """Orderly: how long a lock counts after it was last renewed."""
+    local_offset_store_dir: Path | None = None
+    """Broadcasting: where offsets are kept. Unset: ``~/.rocketmq_offsets``, as Apache's client does."""
+    await_termination: timedelta = timedelta(seconds=30)
+    """How long a shutdown waits for listener calls under way."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive(
+            self,
+            "consume_timeout",
+            "broker_suspend_max_time",
+            "consumer_timeout_when_suspend",
+            "rebalance_interval",
+            "lock_interval",
+            "lock_max_live_time",
+        )
+        _at_least(
+            self, -1, "max_reconsume_times", "pull_threshold_for_topic", "pull_threshold_size_for_topic"
+        )
+        _at_least(
+            self,
+            1,
+            "consume_message_batch_max_size",
+            "pull_batch_size",
+            "pull_threshold_for_queue",
+            "pull_threshold_size_for_queue",
+            "consume_concurrently_max_span",
+        )
+        if self.concurrency is not None:
+            _at_least(self, 1, "concurrency")
+
+
+def _positive(settings: ClientSettings, *names: str) -> None:
+    for name in names:
+        value: timedelta = getattr(settings, name)
+        if value <= timedelta():
+            raise ValueError(f"{name} must be longer than 0, not {value}")
+
+
+def _at_least(settings: ClientSettings, least: int, *names: str) -> None:
+    for name in names:
+        value: int = getattr(settings, name)
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
