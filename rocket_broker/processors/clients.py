@@ -76,7 +76,7 @@ class ClientsProcessor:
     def check_config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """CHECK_CLIENT_CONFIG (46): whether this broker can filter as the consumer asks."""
         asked = decode_body(command.body, CheckClientRequestBody).subscription_data
-        if asked is not None and not is_tag_type(asked.expression_type):
+        if not is_tag_type(asked.expression_type):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"The broker does not support consumer to filter message by {asked.expression_type}",

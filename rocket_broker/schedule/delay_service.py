@@ -20,7 +20,7 @@ from rocket_broker.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
 from rocket_broker.table_file import TableFile
-from rocket_remoting.bodies import decode_body
+from rocket_remoting.bodies import KeyedBody, decode_body
 from rocket_remoting.clock import Clock
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.message import MessageExt
@@ -45,7 +45,7 @@ _NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
 """What is refused so is refused again: it must not hold up its level."""
 
 
-class _Stored(msgspec.Struct, rename="camel"):
+class _Stored(KeyedBody, kw_only=True):
     """``{"offsetTable": {level: offset}}``"""
 
     offset_table: dict[int, int] = msgspec.field(default_factory=dict)

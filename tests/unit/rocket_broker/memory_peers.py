@@ -1,0 +1,52 @@
+"""Connections in memory under virtual time, for tests of the broker's tables."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from rocket_remoting import MemoryTransport
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection, Limits
+from streamkit.testing.virtual_time import VirtualTime
+
+T = TypeVar("T")
+
+NEVER_IDLE = Limits(idle_timeout=None)
+
+
+class Peers:
+    """A server whose ends of the connections tests work with, and what it pushed to their other ends."""
+
+    def __init__(self, on_close: Callable[[Connection], None] = lambda connection: None) -> None:
+        self.pushed: list[tuple[str, RemotingCommand]] = []
+        self._on_close = on_close
+        self._transport = MemoryTransport()
+        self._accepted: list[Connection] = []
+
+    async def connect(self, name: str) -> tuple[Connection, Connection]:
+        """Return a new connection's two ends: the broker's, and the client's, known as ``name``."""
+        if not self._accepted:
+            self.server = await self._transport.serve(
+                "broker",
+                1,
+                lambda c, r: None,
+                on_connect=self._accepted.append,
+                on_close=self._on_close,
+                limits=NEVER_IDLE,
+            )
+        client = await self._transport.connect(
+            "broker:1", handler=lambda c, r: self._note(name, r), limits=NEVER_IDLE
+        )
+        return self._accepted[-1], client
+
+    def pushed_to(self, name: str) -> list[int]:
+        """Return the codes of the requests that the client got."""
+        return [command.code for who, command in self.pushed if who == name]
+
+    def _note(self, name: str, command: RemotingCommand) -> None:
+        self.pushed.append((name, command))
+
+
+def run_virtually(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run the coroutine on a loop whose clock jumps when it would wait."""
+    with VirtualTime() as time:
+        return time.run(main())

@@ -1,0 +1,187 @@
+"""Long polling: what ends a held pull, and when (E21)."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from rocket_broker import held_pulls
+from rocket_broker.held_pulls import HeldPull, HeldPulls
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.headers import PullMessageRequestHeader
+from tests.unit.rocket_broker.memory_peers import Peers, run_virtually
+
+
+class Ends:
+    """A store of which only the queues' ends are known."""
+
+    def __init__(self) -> None:
+        self.end = 10
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        return self.end
+
+
+class Stage:
+    """Held pulls, the connection they came over, and when each was run again."""
+
+    def __init__(self, connection: Connection, ends: Ends) -> None:
+        self.ends = ends
+        self.pulls = HeldPulls(ends)
+        self.resumed: list[tuple[float, int]] = []
+        self.connection = connection
+
+    def hold(self, offset: int = 10, *, seconds: float = 15.0, codes: frozenset[int] | None = None) -> bool:
+        """Hold a pull of queue 0 of ``t``."""
+        header = PullMessageRequestHeader(
+            consumer_group="g", topic="t", queue_id=0, queue_offset=offset, max_msg_nums=32, sys_flag=2,
+            commit_offset=0, suspend_timeout_millis=15_000, sub_version=0,
+        )  # fmt: skip
+        command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        return self.pulls.hold(HeldPull(self.connection, command, header, codes, self._note), seconds)
+
+    def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:
+        """Let the store tell of a message."""
+        self.pulls.message_arrived(topic, queue_id, offset, code, 0)
+
+    def _note(self, pull: HeldPull) -> None:
+        self.resumed.append((asyncio.get_running_loop().time(), pull.header.queue_offset))
+
+
+def on_stage(scene: Callable[[Stage], Coroutine[Any, Any, None]]) -> Stage:
+    """Run the scene under virtual time and return the stage as it left it."""
+
+    async def main() -> Stage:
+        broker_end, client_end = await Peers().connect("c")
+        stage = Stage(broker_end, Ends())
+        await scene(stage)
+        await client_end.close()
+        return stage
+
+    return run_virtually(main)
+
+
+def test_an_arrival_wakes_the_pull_at_once() -> None:
+    """No time passes in between."""
+
+    async def scene(stage: Stage) -> None:
+        stage.hold()
+        await asyncio.sleep(3)
+        stage.arrive()
+        await asyncio.sleep(0)
+        assert stage.resumed == [(3.0, 10)]
+        assert len(stage.pulls) == 0
+
+    on_stage(scene)
+
+
+def test_messages_of_one_turn_wake_a_pull_once() -> None:
+    """The answer then carries all of them."""
+
+    async def scene(stage: Stage) -> None:
+        stage.hold()
+        for offset in range(10, 20):
+            stage.arrive(offset)
+        assert stage.resumed == []
+        await asyncio.sleep(0)
+        assert len(stage.resumed) == 1
+
+    on_stage(scene)
+
+
+def test_an_arrival_elsewhere_wakes_nobody() -> None:
+    """Another topic, another queue, or an offset before the pull's."""
+
+    async def scene(stage: Stage) -> None:
+        stage.hold()
+        stage.arrive(topic="u")
+        stage.arrive(queue_id=1)
+        stage.arrive(9)
+        await asyncio.sleep(1)
+        assert stage.resumed == []
+
+    on_stage(scene)
+
+
+def test_a_message_with_another_tag_does_not_wake_a_pull_that_filters() -> None:
+    """One with a wanted tag does."""
+
+    async def scene(stage: Stage) -> None:
+        stage.hold(codes=frozenset({7}))
+        stage.arrive(10, code=8)
+        await asyncio.sleep(1)
+        assert stage.resumed == []
+        stage.arrive(11, code=7)
+        await asyncio.sleep(0)
+        assert len(stage.resumed) == 1
+
+    on_stage(scene)
+
+
+def test_a_pull_ends_when_its_time_is_up() -> None:
+    """To the moment, not at the next look."""
+
+    async def scene(stage: Stage) -> None:
+        stage.pulls.start()
+        stage.hold(seconds=15.0)
+        stage.hold(seconds=20.5)
+        stage.hold(seconds=-1)
+        await asyncio.sleep(30)
+        stage.pulls.stop()
+
+    assert [when for when, _ in on_stage(scene).resumed] == [0.0, 15.0, 20.5]
+
+
+def test_a_look_every_five_seconds_finds_what_no_arrival_told() -> None:
+    """The queue's end lies behind the pull's offset: it is run again."""
+
+    async def scene(stage: Stage) -> None:
+        stage.pulls.start()
+        stage.hold(10)
+        stage.ends.end = 11
+        await asyncio.sleep(6)
+        stage.pulls.stop()
+
+    assert on_stage(scene).resumed == [(5.0, 10)]
+
+
+def test_pulls_of_a_closed_connection_are_forgotten() -> None:
+    """Nobody waits for their answers."""
+
+    async def scene(stage: Stage) -> None:
+        stage.hold()
+        stage.hold(9)
+        stage.pulls.connection_closed(stage.connection)
+        stage.arrive()
+        await asyncio.sleep(20)
+
+    stage = on_stage(scene)
+    assert stage.resumed == []
+    assert len(stage.pulls) == 0
+
+
+def test_one_connection_cannot_hold_pulls_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it asks beyond the limit is not held."""
+    monkeypatch.setattr(held_pulls, "MAX_HELD_PER_CONNECTION", 2)
+
+    async def scene(stage: Stage) -> None:
+        assert [stage.hold() for _ in range(3)] == [True, True, False]
+        stage.pulls.stop()
+
+    on_stage(scene)
+
+
+def test_stopping_forgets_every_pull() -> None:
+    """Their connections are about to close."""
+
+    async def scene(stage: Stage) -> None:
+        stage.hold()
+        stage.arrive()
+        stage.hold()
+        stage.pulls.stop()
+        await asyncio.sleep(20)
+
+    assert on_stage(scene).resumed == []
