@@ -1,0 +1,99 @@
+"""Cuts an expression into tokens."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from streamkit.errors import ExpressionError
+
+
+class Kind(Enum):
+    """What a token is."""
+
+    NAME = "a name"
+    NUMBER = "a number"
+    TEXT = "a text"
+    SYMBOL = "an operator"
+    END = "the end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of an expression.
+
+    Attributes:
+        kind: What it is.
+        text: As it is written; of a text, what it says.
+        position: Where it starts.
+    """
+
+    kind: Kind
+    text: str
+    position: int
+
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<NUMBER>\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[lLdDfF]?(?![\w.]))
+      | (?P<NAME>[A-Za-z_$][\w$]*)
+      | (?P<TEXT>'(?:[^']|'')*'|"(?:[^"]|"")*")
+      | (?P<SYMBOL>\?\.|\?:|&&|\|\||[=!<>]=|[][()<>!?:.,+\-*/%^{}\#@])
+    )""",
+    re.VERBOSE,
+)
+_WORD_OPERATORS = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "and": "&&",
+    "or": "||",
+    "not": "!",
+    "div": "/",
+    "mod": "%",
+    "matches": "matches",
+    "between": "between",
+}
+
+
+def tokenize(source: str) -> list[Token]:
+    """The tokens of the expression, an END last.
+
+    Raises:
+        ExpressionError: A character starts none.
+    """
+    tokens: list[Token] = []
+    position = 0
+    end = len(source.rstrip())
+    while position < end:
+        found = _TOKEN.match(source, position)
+        if found is None:
+            raise _unreadable(source, position)
+        kind = Kind[str(found.lastgroup)]
+        tokens.append(_token(kind, found[kind.name], found.start(kind.name), tokens))
+        position = found.end()
+    tokens.append(Token(Kind.END, "", end))
+    return tokens
+
+
+def _token(kind: Kind, text: str, position: int, before: list[Token]) -> Token:
+    if kind is Kind.TEXT:
+        quote = text[0]
+        return Token(kind, text[1:-1].replace(quote * 2, quote), position)
+    # After a dot even `and` and `matches` are names: headers.and, payload.matches('x').
+    is_property = bool(before) and before[-1].text in (".", "?.") and before[-1].kind is Kind.SYMBOL
+    if kind is Kind.NAME and not is_property and text.lower() in _WORD_OPERATORS:
+        return Token(Kind.SYMBOL, _WORD_OPERATORS[text.lower()], position)
+    return Token(kind, text, position)
+
+
+def _unreadable(source: str, position: int) -> ExpressionError:
+    while source[position].isspace():
+        position += 1
+    if source[position] in "'\"":
+        return ExpressionError("this text is not closed", source, position)
+    if source[position] == "=":
+        return ExpressionError("nothing can be assigned; to compare, write ==", source, position)
+    return ExpressionError(f"{source[position]!r} means nothing here", source, position)
