@@ -4,8 +4,8 @@
 
     first delivery     up to max-attempts calls in this process, with a growing pause between them
     each redelivery    one call
-    redeliveries       up to the binding's limit (max-reconsume-times; unset: 16 concurrent, unbounded ordered),
-                       then the dead letter, with the cause
+    redeliveries       up to the binding's limit (max-reconsume-times; unset: 16 concurrent, unbounded
+                       ordered), then the dead letter, with the cause
     not retryable      the dead letter at once
 
 The header ``deliveryAttempt`` counts the calls over all deliveries.

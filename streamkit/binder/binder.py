@@ -113,15 +113,14 @@ class ConsumerDestination:
     """What a consumer is bound to.
 
     Attributes:
-        name: The destination: a topic. Of several destinations in one setting each is bound on its own; with
-            ``multiplex`` the binder gets them all here, separated by commas.
+        name: The destination: one topic. Of several in one setting each is bound on its own.
         group: The consumer group; ``None`` is an anonymous one: the member's own, not durable, and it gets
             only messages sent from now on.
         binding: The binding's name, for messages and logs.
         properties: ``spring.cloud.stream.bindings.<binding>.consumer.*``.
         extended: The binder's own settings of this binding, an instance of its ``consumer_properties``.
         delivery: What ``extended`` means in portable terms.
-        permits: The permits the receiver takes; a binder may watch them, to fetch no more than can be handled.
+        permits: The permits the receiver takes; a binder may watch them, to fetch no more than it can handle.
         instance_index: This process's number among ``instance_count`` instances.
         instance_count: How many instances of the application run.
     """

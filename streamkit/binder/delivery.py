@@ -23,15 +23,24 @@ __all__ = [
     "ExtendedProducerProperties",
     "ProducerModel",
     "StartPosition",
+    "parse_delay_levels",
 ]
 
 
-def _table(text: str) -> tuple[timedelta, ...]:
+def parse_delay_levels(text: str) -> tuple[timedelta, ...]:
+    """Return the delays of a table such as ``1s 5s 10s 30s 1m``.
+
+    Raises:
+        ValueError: An entry is no number with one of the units s, m, h, d.
+    """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    return tuple(timedelta(seconds=int(item[:-1]) * units[item[-1]]) for item in text.split())
+    try:
+        return tuple(timedelta(seconds=int(item[:-1]) * units[item[-1]]) for item in text.split())
+    except (KeyError, ValueError):
+        raise ValueError(f"{text!r} is no table of delays: expected entries such as 1s 10m 2h") from None
 
 
-DEFAULT_DELAY_LEVELS: Final = _table("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
+DEFAULT_DELAY_LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
 """The 18 delay levels of RocketMQ's ``messageDelayLevel``; level 1 is the first."""
 
 _FIRST_REDELIVERY_LEVEL: Final = 3

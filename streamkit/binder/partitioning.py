@@ -3,12 +3,12 @@
 ::
 
     header scst_partitionOverride                            wins over everything
-    partition-selector-expression | partition-selector-name  of the key
+    partition-selector-expression                            of the key
     |hash(key)| mod count                                    otherwise; Java's hash, so that Java applications
                                                              choose the same partition for the same key
 
-The key comes from ``partition-key-expression`` or the extractor ``partition-key-extractor-name``. The count is
-the binder's, where it knows its partitions, else ``partition-count``.
+The key comes from ``partition-key-expression``. The count is the binder's, where it knows its partitions,
+else ``partition-count``.
 """
 
 from collections.abc import Callable

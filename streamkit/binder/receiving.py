@@ -185,16 +185,18 @@ class MessageReceiver:
         self, message: Message[bytes], error: Exception, cause: BaseException, attempts: int
     ) -> ErrorMessage:
         payload: MessagingError
+        reason = f"{type(cause).__name__}: {cause}"
         if isinstance(cause, MessagingError) and cause.failed_message is not None:
             payload = cause
         elif attempts > 1:
-            text = f"binding {self._binding!r} gave up after {attempts} attempts: {type(cause).__name__}: {cause}"
-            payload = RetriesExhausted(text, message, attempts=attempts)
+            payload = RetriesExhausted(
+                f"binding {self._binding!r} gave up after {attempts} attempts: {reason}",
+                message,
+                attempts=attempts,
+            )
             payload.__cause__ = cause
         else:
-            payload = MessageHandlingError(
-                f"binding {self._binding!r} failed: {type(cause).__name__}: {cause}", message
-            )
+            payload = MessageHandlingError(f"binding {self._binding!r} failed: {reason}", message)
             payload.__cause__ = cause
         return ErrorMessage(payload, message.headers.user_values(), original_message=message)
 

@@ -1,0 +1,112 @@
+"""The in-memory binder: makes bindings at a broker in this process."""
+
+from dataclasses import replace
+from itertools import count
+
+from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
+from binders.inmemory.consumer import (
+    ConcurrentConsumerBinding,
+    InMemoryConsumerBinding,
+    OrderedConsumerBinding,
+)
+from binders.inmemory.plugin import TYPE
+from binders.inmemory.producer import InMemoryProducerBinding
+from binders.inmemory.properties import InMemoryBinderProperties
+from streamkit.binder.binder import (
+    Binder,
+    BinderContext,
+    ConsumerBinding,
+    ConsumerDestination,
+    Health,
+    HealthStatus,
+    ProducerBinding,
+    ProducerDestination,
+    Receiver,
+)
+from streamkit.binder.capabilities import Capability
+from streamkit.binder.delivery import StartPosition, parse_delay_levels
+from streamkit.errors import BinderError
+
+_anonymous = count(1)
+
+CAPABILITIES = frozenset(Capability) - {Capability.TRANSACTION, Capability.SQL, Capability.SEEK}
+
+
+class InMemoryBinder(Binder):
+    """A messaging system in this process; what it holds is gone with it."""
+
+    type = TYPE
+
+    def __init__(self, name: str, context: BinderContext) -> None:
+        super().__init__(name)
+        prefix = f"spring.cloud.stream.{TYPE}.binder"
+        self._settings = context.environment.bind(prefix, InMemoryBinderProperties)
+        self._clock = context.clock
+        self._delay_levels = parse_delay_levels(self._settings.message_delay_level)
+        models = context.extended_models(self._settings.stands_in_for)
+        self.consumer_properties, self.producer_properties = models
+        self._broker: InMemoryBroker | None = None
+
+    @property
+    def extended_type(self) -> str:
+        """The type the binder stands in for."""
+        return self._settings.stands_in_for
+
+    @property
+    def broker(self) -> InMemoryBroker:
+        """The broker: its own, or the one applications of this process share."""
+        if self._broker is None:
+            raise BinderError(f"the in-memory binder {self.name!r} is not started", binder=self.name)
+        return self._broker
+
+    async def start(self) -> None:
+        """Make the broker, or find the one that is shared."""
+        sizes = {"partitions": self._settings.partitions, "retention": self._settings.retention}
+        shared = self._settings.broker
+        self._broker = InMemoryBroker(**sizes) if shared is None else InMemoryBroker.named(shared, **sizes)
+
+    async def stop(self) -> None:
+        """Drop the broker if it is the binder's own."""
+        broker, self._broker = self._broker, None
+        if broker is None or self._settings.broker is not None:
+            return
+        broker.close()
+        if self._settings.strict and (unread := broker.unread()):
+            raise BinderError(
+                f"the in-memory binder {self.name!r} stops with unread messages: {'; '.join(unread)}",
+                binder=self.name,
+            )
+
+    def capabilities(self) -> frozenset[Capability]:
+        """All but transactions, SQL and seeking."""
+        return CAPABILITIES
+
+    async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
+        """Join the group; a broadcasting or anonymous member has one of its own."""
+        delivery = replace(destination.delivery, delay_levels=self._delay_levels)
+        destination = replace(destination, delivery=delivery)
+        home = self.broker.destination(destination.name)
+        name = destination.group or "anonymous"
+        if destination.group is None or delivery.broadcast:
+            name = f"{name}.{next(_anonymous)}"
+        group = home.group(name, delivery.tags, delivery.start is StartPosition.EARLIEST)
+        kind: type[InMemoryConsumerBinding] = ConcurrentConsumerBinding
+        if delivery.ordered:
+            kind = OrderedConsumerBinding
+        binding = kind(destination, home, group, self.broker, receiver)
+        binding.start()
+        return binding
+
+    async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
+        """Open the way to a destination, which is made if it is new."""
+        return InMemoryProducerBinding(self.name, destination, self.broker, self._delay_levels, self._clock)
+
+    def dead_letter_destination(self, destination: str, group: str) -> str:
+        """The group's own, named as on RocketMQ."""
+        return DEAD_LETTER_PREFIX + group
+
+    async def health(self) -> Health:
+        """Well, once it is started."""
+        if self._broker is None:
+            return Health(HealthStatus.DOWN)
+        return Health(HealthStatus.UP, {"destinations": str(len(self._broker.destinations))})

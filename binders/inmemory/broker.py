@@ -1,0 +1,76 @@
+"""The broker in memory: destinations by name, and the timers that delay.
+
+A broker belongs to one event loop. Applications of one process meet on a broker by its name
+(`spring.cloud.stream.inmemory.binder.broker`); without a name each binder has one of its own.
+"""
+
+from typing import Final
+
+from binders.inmemory.destination import Destination
+from binders.inmemory.timers import Timers
+
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+_named: dict[str, "InMemoryBroker"] = {}
+
+
+class InMemoryBroker:
+    """Destinations in memory, made when they are first named.
+
+    Attributes:
+        destinations: By name.
+        timers: Delayed messages and redeliveries.
+    """
+
+    def __init__(self, *, partitions: int = 4, retention: int = 10_000) -> None:
+        self.destinations: dict[str, Destination] = {}
+        self.timers = Timers()
+        self._partitions = partitions
+        self._retention = retention
+
+    @classmethod
+    def named(cls, name: str, *, partitions: int = 4, retention: int = 10_000) -> "InMemoryBroker":
+        """The broker all applications of this process know by that name; it lives until `forget`.
+
+        The sizes count when the name is new.
+        """
+        found = _named.get(name)
+        if found is None:
+            found = _named[name] = cls(partitions=partitions, retention=retention)
+        return found
+
+    @staticmethod
+    def forget(name: str) -> None:
+        """Drop the broker of that name with everything in it."""
+        broker = _named.pop(name, None)
+        if broker is not None:
+            broker.close()
+
+    def destination(self, name: str) -> Destination:
+        """The destination of that name; dead letters have one partition, as on RocketMQ."""
+        found = self.destinations.get(name)
+        if found is None:
+            partitions = 1 if name.startswith(DEAD_LETTER_PREFIX) else self._partitions
+            found = self.destinations[name] = Destination(name, partitions, self._retention)
+        return found
+
+    def unread(self) -> list[str]:
+        """What nobody has read, in words: for tests in strict mode."""
+        found = []
+        for destination in self.destinations.values():
+            if destination.unheard:
+                found.append(f"{destination.unheard} sent to {destination.name!r}, which nobody consumes")
+            found += [
+                f"{group.pending} at {destination.name!r} waiting for group {group.name!r}"
+                for group in destination.pending()
+            ]
+        if self.timers:
+            found.append(f"{len(self.timers)} delayed, not due yet")
+        return found
+
+    def close(self) -> None:
+        """Drop what is delayed."""
+        self.timers.close()
+
+    def __repr__(self) -> str:
+        return f"<InMemoryBroker destinations={sorted(self.destinations)}>"

@@ -1,0 +1,264 @@
+"""A consumer binding: a member of a group that hands its queues' messages to the framework's receiver."""
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Coroutine
+from functools import partial
+from itertools import count
+from typing import Final
+
+from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
+from binders.inmemory.destination import Destination
+from binders.inmemory.group import Delivery, Group, GroupQueue
+from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination, Receiver
+from streamkit.binder.dead_letter import cause_headers
+from streamkit.binder.settlement import RETRY, Accept, RejectMessage, Retry, Settlement
+
+log = logging.getLogger(__name__)
+
+# As RocketMQ's flow control: a member that has so many messages unsettled takes no more.
+WINDOW: Final = 1000
+# A worker whose handlers never wait lets the loop go on after so many messages.
+_RUN: Final = 100
+
+_ids = count()
+
+
+class InMemoryConsumerBinding(ConsumerBinding):
+    """One member of one group; subclasses say in which order it handles messages."""
+
+    def __init__(
+        self,
+        destination: ConsumerDestination,
+        home: Destination,
+        group: Group,
+        broker: InMemoryBroker,
+        receiver: Receiver,
+    ) -> None:
+        self.id = f"{destination.instance_index:04}-{next(_ids):08}"
+        self._binding = destination.binding
+        self._is_durable = destination.group is not None and not destination.delivery.broadcast
+        self._delivery = destination.delivery
+        self._permits = destination.permits
+        self._home = home
+        self._group = group
+        self._broker = broker
+        self._receiver = receiver
+        self._state = BindingState.STOPPED
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def state(self) -> BindingState:
+        """Running, paused or stopped."""
+        return self._state
+
+    def start(self) -> None:
+        """Join the group; what it has waiting comes first."""
+        self._state = BindingState.RUNNING
+        self._group.join(self)
+
+    async def pause(self) -> None:
+        """Begin no more calls until `resume`."""
+        if self._state is BindingState.RUNNING:
+            self._state = BindingState.PAUSED
+
+    async def resume(self) -> None:
+        """Go on where `pause` stopped."""
+        if self._state is BindingState.PAUSED:
+            self._state = BindingState.RUNNING
+            for queue in self._group.queues:
+                if queue.owner is self and queue.waiting:
+                    self.wake(queue)
+
+    async def stop(self, timeout: float) -> None:
+        """Leave the group at once; calls under way get `timeout` seconds."""
+        if self._state is BindingState.STOPPED:
+            return
+        self._state = BindingState.STOPPED
+        self._group.leave(self)
+        self._interrupt()
+        tasks = self._tasks - {asyncio.current_task()}  # a listener may stop its own binding
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=timeout)
+            for task in late:
+                task.cancel()
+            if late:
+                log.warning("Binding %r stopped with %d calls unfinished", self._binding, len(late))
+                await asyncio.wait(late)
+        if not self._is_durable:
+            self._home.forget(self._group)
+
+    @abstractmethod
+    def wake(self, queue: GroupQueue) -> None:
+        """There is something in `queue`, or it is this member's now."""
+
+    def _interrupt(self) -> None:
+        """End what only waits."""
+
+    def _spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._binding} consumer")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _receive(self, delivery: Delivery) -> Settlement:
+        try:
+            return await self._receiver(delivery.message, delivery.redeliveries)
+        except Exception:
+            log.exception("The receiver of binding %r raised; its message is retried", self._binding)
+            return RETRY
+
+    def _pause_before(self, retry: Retry, redeliveries: int) -> float:
+        after = self._delivery.redelivery_delay(redeliveries) if retry.after is None else retry.after
+        return after.total_seconds()
+
+    def _bury(self, delivery: Delivery, rejected: RejectMessage) -> None:
+        """Put a rejected message where the group's dead letters are."""
+        message = delivery.message
+        letter = {**message.headers, **cause_headers(rejected)}
+        self._broker.destination(DEAD_LETTER_PREFIX + self._group.name).put(message.payload, letter, 0)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._binding!r} {self._state.value}>"
+
+
+class ConcurrentConsumerBinding(InMemoryConsumerBinding):
+    """Takes as many messages as handlers can start; those that failed come back later.
+
+    A worker handles one message after the other. It is only ever started while a permit is free, so nothing
+    is taken from the group that would have to wait here for its handler.
+    """
+
+    def __init__(
+        self,
+        destination: ConsumerDestination,
+        home: Destination,
+        group: Group,
+        broker: InMemoryBroker,
+        receiver: Receiver,
+    ) -> None:
+        super().__init__(destination, home, group, broker, receiver)
+        self._ready: deque[GroupQueue] = deque()
+        self._listed: set[GroupQueue] = set()
+        self._starting = 0
+        self._is_pump_due = False
+        self._permits.on_free = self._pump_soon
+
+    def wake(self, queue: GroupQueue) -> None:
+        """There is something in `queue`, or it is this member's now."""
+        if queue not in self._listed:
+            self._listed.add(queue)
+            self._ready.append(queue)
+        self._pump_soon()
+
+    def _pump_soon(self) -> None:
+        if self._ready and not self._is_pump_due and self._state is BindingState.RUNNING:
+            self._is_pump_due = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._is_pump_due = False
+        if self._state is not BindingState.RUNNING:
+            return
+        waiting = sum(len(queue.waiting) for queue in self._ready)
+        room = min(self._permits.free - self._starting, WINDOW - len(self._tasks), waiting - self._starting)
+        for _ in range(room):
+            self._starting += 1
+            self._spawn(self._work())
+
+    async def _work(self) -> None:
+        self._starting -= 1
+        handled = 0
+        while self._state is BindingState.RUNNING and self._permits.free > 0:
+            taken = self._take()
+            if taken is None:
+                return
+            queue, delivery = taken
+            try:
+                settlement = await self._receive(delivery)
+            except asyncio.CancelledError:
+                self._group.give_back(queue, [delivery])
+                raise
+            if not isinstance(settlement, Accept):
+                self._settle(delivery, settlement)
+            handled += 1
+            if handled % _RUN == 0:
+                await asyncio.sleep(0)
+
+    def _take(self) -> tuple[GroupQueue, Delivery] | None:
+        """The next delivery, the queues taking turns."""
+        ready = self._ready
+        while ready:
+            queue = ready.popleft()
+            if queue.owner is self and queue.waiting:
+                delivery = queue.waiting.popleft()
+                ready.append(queue)
+                return queue, delivery
+            self._listed.discard(queue)
+        return None
+
+    def _settle(self, delivery: Delivery, settlement: Settlement) -> None:
+        if isinstance(settlement, Retry):
+            again = Delivery(delivery.message, delivery.redeliveries + 1)
+            pause = self._pause_before(settlement, delivery.redeliveries)
+            self._broker.timers.after(pause, partial(self._group.redeliver, again))
+        elif isinstance(settlement, RejectMessage):
+            self._bury(delivery, settlement)
+
+
+class OrderedConsumerBinding(InMemoryConsumerBinding):
+    """One call in flight per queue; a message leaves its queue when it is settled."""
+
+    def __init__(
+        self,
+        destination: ConsumerDestination,
+        home: Destination,
+        group: Group,
+        broker: InMemoryBroker,
+        receiver: Receiver,
+    ) -> None:
+        super().__init__(destination, home, group, broker, receiver)
+        self._suspended: set[asyncio.Task[None]] = set()
+
+    def wake(self, queue: GroupQueue) -> None:
+        """There is something in `queue`, or it is this member's now."""
+        if not queue.busy and self._state is BindingState.RUNNING:
+            queue.busy = True
+            self._spawn(self._drive(queue))
+
+    async def _drive(self, queue: GroupQueue) -> None:
+        try:
+            handled = 0
+            while queue.waiting and queue.owner is self and self._state is BindingState.RUNNING:
+                delivery = queue.waiting[0]
+                settlement = await self._receive(delivery)
+                if isinstance(settlement, Retry):
+                    delivery.redeliveries += 1
+                    await self._suspend(self._pause_before(settlement, delivery.redeliveries - 1))
+                    continue
+                queue.waiting.popleft()
+                if isinstance(settlement, RejectMessage):
+                    self._bury(delivery, settlement)
+                handled += 1
+                if handled % _RUN == 0:
+                    await asyncio.sleep(0)
+        finally:
+            queue.busy = False
+            if queue.waiting and queue.owner is not None and queue.owner is not self:
+                queue.owner.wake(queue)
+
+    async def _suspend(self, seconds: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._suspended.add(task)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self._suspended.discard(task)
+
+    def _interrupt(self) -> None:
+        """End the suspensions: the message that waits stays at its queue's head."""
+        for task in self._suspended:
+            task.cancel()

@@ -1,0 +1,27 @@
+"""What the framework finds under type `inmemory`."""
+
+from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.delivery import ConsumerModel, ProducerModel
+from streamkit.binder.plugin import hookimpl
+
+TYPE = "inmemory"
+
+
+@hookimpl
+def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Binder | None:  # noqa: A002
+    """A binder whose destinations are in memory."""
+    if type != TYPE:
+        return None
+    from binders.inmemory.binder import InMemoryBinder
+
+    return InMemoryBinder(name, context)
+
+
+@hookimpl
+def streamkit_extended_models(type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
+    """The extended properties of bindings, where the binder stands in for no other type."""
+    if type != TYPE:
+        return None
+    from binders.inmemory.properties import InMemoryConsumerProperties, InMemoryProducerProperties
+
+    return InMemoryConsumerProperties, InMemoryProducerProperties

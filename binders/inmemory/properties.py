@@ -1,0 +1,74 @@
+"""Settings of the in-memory binder: its own, and those of bindings it has when it stands in for nobody."""
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from streamkit.binder.delivery import (
+    Delivery,
+    ExtendedConsumerProperties,
+    ExtendedProducerProperties,
+    StartPosition,
+)
+from streamkit.config.durations import Milliseconds, Minutes
+
+
+class InMemoryBinderProperties(BaseModel):
+    """`spring.cloud.stream.inmemory.binder.*`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    stands_in_for: str = "rocketmq"
+    """The type whose extended properties of bindings are read, so that an application can be moved here and
+    back by one setting; `inmemory` reads `spring.cloud.stream.inmemory.bindings.*`."""
+    broker: str | None = None
+    """The name of a broker that applications of this process share; without one the binder has its own."""
+    partitions: Annotated[int, Field(ge=1)] = 4
+    """How many partitions a destination has."""
+    retention: Annotated[int, Field(ge=0)] = 10_000
+    """How many messages a partition keeps for groups that come later and start at the beginning."""
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    """The table of delays, as RocketMQ's brokers have it."""
+    strict: bool = False
+    """Whether stopping is an error while there are messages nobody has read."""
+
+
+class InMemoryConsumerProperties(ExtendedConsumerProperties):
+    """`spring.cloud.stream.inmemory.bindings.<name>.consumer.*`, when the binder stands in for nobody."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    ordered: bool = False
+    """One call in flight per partition; a failing message holds back those behind it."""
+    broadcast: bool = False
+    """Every member receives every message; nothing is redelivered."""
+    max_reconsume_times: int | None = None
+    """Redeliveries before the dead letter; unset or negative: 16, and without bound when ordered."""
+    redelivery_level: int = 0
+    """0 follows the table, a positive number takes that entry each time, a negative one gives up at once."""
+    suspend: Milliseconds = timedelta(seconds=1)
+    """Ordered: the pause before a failed message is tried again."""
+    consume_timeout: Minutes = timedelta(minutes=15)
+    """A message not settled by then is retried."""
+    tags: str | None = None
+    """`a||b`: only messages with one of these tags."""
+    start: StartPosition = StartPosition.LATEST
+    """Where a new group begins: `latest` or `earliest`."""
+
+    def delivery(self) -> Delivery:
+        """What these settings mean in portable terms."""
+        return Delivery(
+            ordered=self.ordered,
+            broadcast=self.broadcast,
+            max_reconsume_times=self.max_reconsume_times,
+            redelivery_level=self.redelivery_level,
+            suspend=self.suspend,
+            consume_timeout=self.consume_timeout,
+            tags=self.tags,
+            start=self.start,
+        )
+
+
+class InMemoryProducerProperties(ExtendedProducerProperties):
+    """`spring.cloud.stream.inmemory.bindings.<name>.producer.*`: there are none."""
