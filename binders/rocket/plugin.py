@@ -1,0 +1,27 @@
+"""The hooks by which the framework makes the RocketMQ binder. Its client is imported when the hook is called."""
+
+from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.delivery import ConsumerModel, ProducerModel
+from streamkit.binder.plugin import hookimpl
+
+TYPE = "rocketmq"
+
+
+@hookimpl
+def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Binder | None:  # noqa: A002 - the hook's name
+    """A RocketMQ binder called `name`, not started yet."""
+    if type != TYPE:
+        return None
+    from binders.rocket.binder import RocketBinder
+
+    return RocketBinder(name, context)
+
+
+@hookimpl
+def streamkit_extended_models(type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002 - the hook's name
+    """The models of RocketMQ's extended consumer and producer properties."""
+    if type != TYPE:
+        return None
+    from binders.rocket.properties import RocketConsumerProperties, RocketProducerProperties
+
+    return RocketConsumerProperties, RocketProducerProperties

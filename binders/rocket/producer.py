@@ -1,0 +1,193 @@
+"""A producer binding: messages of a channel, sent by a producer of `rocket_client`."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from binders.rocket.headers import to_properties
+from binders.rocket.properties import SendType
+from rocket_client import Producer, SendResult, SendStatus
+from rocket_remoting import Message as RocketMessage
+from rocket_remoting import MessageQueue, RemotingError
+from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS
+from streamkit.binder.binder import ProducerBinding, ProducerDestination
+from streamkit.clock import Clock
+from streamkit.errors import BinderError, UnsupportedCapability
+from streamkit.messaging import headers as portable
+from streamkit.messaging.headers import MessageHeaders
+from streamkit.messaging.message import Message
+
+log = logging.getLogger(__name__)
+
+# Sends under way at once when the binding does not wait for answers; more wait for one to finish.
+ASYNC_WINDOW: Final = 1000
+
+
+class RocketProducerBinding(ProducerBinding):
+    """One open way to a topic."""
+
+    def __init__(
+        self,
+        binder: str,
+        destination: ProducerDestination,
+        producer: Producer,
+        *,
+        send_type: SendType,
+        delay_levels: Sequence[timedelta],
+        clock: Clock,
+    ) -> None:
+        self._binder = binder
+        self._binding = destination.binding
+        self._topic = destination.name
+        self._on_failure = destination.on_failure
+        self._producer = producer
+        self._send_type = send_type
+        self._delay_levels = delay_levels
+        self._clock = clock
+        self._window = asyncio.Semaphore(ASYNC_WINDOW)
+        self._under_way: set[asyncio.Future[None]] = set()
+        self._queues: list[MessageQueue] = []
+
+    @property
+    def partition_count(self) -> int | None:
+        """How many queues the topic has, as its route said last."""
+        return len(self._queues) or None
+
+    async def start(self) -> None:
+        """Connect, and learn which queues the topic has."""
+        await self._producer.start()
+        self._queues = await self._producer.publish_queues(self._topic)
+
+    async def send(self, message: Message[bytes]) -> None:
+        """Send `message`; with send type Async or OneWay return before the broker answered.
+
+        Raises:
+            BinderError: The broker refused it or none could be reached.
+            UnsupportedCapability: It asks for a delay that is none of the broker's delay levels.
+        """
+        rocket_message = self._to_rocket(message)
+        partition = message.headers.get(portable.PARTITION)
+        selector = None if partition is None else _select_partition
+        if self._send_type is SendType.ASYNC:
+            await self._send_in_window(message, rocket_message, selector, partition)
+            return
+        try:
+            if self._send_type is SendType.ONE_WAY:
+                await self._producer.send_oneway(rocket_message, selector=selector, argument=partition)
+            else:
+                result = await self._producer.send(rocket_message, selector=selector, argument=partition)
+                self._check(result)
+        except RemotingError as error:
+            raise self._failed(error) from error
+
+    async def _send_in_window(
+        self,
+        message: Message[bytes],
+        rocket_message: RocketMessage,
+        selector: "Selector | None",
+        partition: object,
+    ) -> None:
+        await self._window.acquire()
+        sending = asyncio.ensure_future(
+            self._finish(
+                message, self._producer.send_async(rocket_message, selector=selector, argument=partition)
+            )
+        )
+        self._under_way.add(sending)
+        sending.add_done_callback(self._under_way.discard)
+
+    async def _finish(self, message: Message[bytes], sending: Awaitable[SendResult]) -> None:
+        try:
+            self._check(await sending)
+        except RemotingError as error:
+            failure = self._failed(error)
+            failure.__cause__ = error
+            await self._on_failure(message, failure)
+        except BinderError as failure:
+            await self._on_failure(message, failure)
+        finally:
+            self._window.release()
+
+    def _to_rocket(self, message: Message[bytes]) -> RocketMessage:
+        headers = message.headers
+        try:
+            properties = to_properties(headers)
+        except ValueError as error:
+            raise BinderError(
+                f"binding {self._binding!r}: {error}", binder=self._binder, binding=self._binding
+            ) from error
+        if tags := headers.get(portable.TAGS) or headers.get(PROPERTY_TAGS):
+            properties[PROPERTY_TAGS] = str(tags)
+        if keys := headers.get(portable.KEY) or headers.get(PROPERTY_KEYS):
+            properties[PROPERTY_KEYS] = (
+                " ".join(map(str, keys)) if isinstance(keys, (list, tuple)) else str(keys)
+            )
+        return RocketMessage(
+            self._topic, message.payload, properties=properties, delay_level=self._delay_level(headers)
+        )
+
+    def _delay_level(self, headers: MessageHeaders) -> int:
+        level = headers.get(portable.DELAY_LEVEL)
+        if isinstance(level, int) or (isinstance(level, str) and level.strip().isdecimal()):
+            return int(level)
+        delay = self._delay(headers)
+        if delay is None or delay <= timedelta(0):
+            return 0
+        if delay in self._delay_levels:
+            return self._delay_levels.index(delay) + 1
+        levels = ", ".join(str(level) for level in self._delay_levels)
+        raise UnsupportedCapability(
+            f"binding {self._binding!r} asks RocketMQ to deliver after {delay}, which is none of its delay levels: "
+            f"{levels}. Send with one of these.",
+            key=portable.DELAY,
+            value=delay,
+        )
+
+    def _delay(self, headers: MessageHeaders) -> timedelta | None:
+        delay, deliver_at = headers.get(portable.DELAY), headers.get(portable.DELIVER_AT)
+        if isinstance(delay, timedelta):
+            return delay
+        if isinstance(delay, (int, float)):
+            return timedelta(seconds=delay)
+        if isinstance(deliver_at, datetime):
+            deliver_at = deliver_at.timestamp() * 1000
+        if isinstance(deliver_at, (int, float)):
+            return timedelta(milliseconds=deliver_at - self._clock.now_ms())
+        return None
+
+    def _check(self, result: SendResult) -> None:
+        if result.status is not SendStatus.SEND_OK:
+            raise BinderError(
+                f"binding {self._binding!r}: the broker stored the message to {self._topic!r} but answered "
+                f"{result.status.name} (message {result.msg_id})",
+                binder=self._binder,
+                binding=self._binding,
+            )
+
+    def _failed(self, error: RemotingError) -> BinderError:
+        return BinderError(
+            f"binding {self._binding!r} could not send to {self._topic!r}: {error}",
+            binder=self._binder,
+            binding=self._binding,
+        )
+
+    async def stop(self) -> None:
+        """Wait for the sends under way, then close. A second call does nothing."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        await self._producer.shutdown()
+
+    def __repr__(self) -> str:
+        return f"<RocketProducerBinding {self._binding!r} to {self._topic!r}>"
+
+
+Selector = Callable[[Sequence[MessageQueue], RocketMessage, object], MessageQueue]
+
+
+def _select_partition(
+    queues: Sequence[MessageQueue], message: RocketMessage, partition: object
+) -> MessageQueue:
+    """Partition n is the n-th queue of the route; a number beyond them wraps round."""
+    return queues[int(str(partition)) % len(queues)]
