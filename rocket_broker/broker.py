@@ -1,0 +1,263 @@
+"""The broker: what it is made of, and how it starts and stops."""
+
+import asyncio
+import ipaddress
+import logging
+from contextlib import AsyncExitStack
+
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.errors import AddressUnreachable, StartError
+from rocket_broker.held_pulls import HeldPulls
+from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.producer_table import ProducerTable
+from rocket_broker.queue_locks import QueueLocks
+from rocket_broker.registration import Registration
+from rocket_broker.request_handlers import RequestHandlers
+from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.serving import dispatch_by_code, limits, listen
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.recovery import RecoveryReport
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.clock import Clock
+from rocket_remoting.connection import Connection, Handler
+from rocket_remoting.errors import ConnectError
+from rocket_remoting.transport import Server, Transport, parse_address
+
+__all__ = ["Broker"]
+
+_log = logging.getLogger(__name__)
+
+VIP_OFFSET = 2
+"""Clients of RocketMQ 4.4's age send and query offsets at the listening port minus this (J4)."""
+
+HOUSEKEEPING_SECONDS = 10.0
+CONNECT_BACK_SECONDS = 3.0
+
+
+class Broker:
+    """One master broker in the running loop.
+
+    Attributes:
+        settings: What it was told.
+        clock: Wall-clock time, for the stamps in messages.
+        transport: How it listens and connects.
+        store: The messages.
+        topics: The topics.
+        groups: The consumer groups.
+        offsets: How far each group has consumed.
+        consumers: Which consumers are alive.
+        producers: Which producers are alive.
+        locks: Which client consumes which queue in order.
+        pulls: The pulls that wait for a message.
+        delays: What delivers delayed messages; there once `start` has returned.
+        statistics: What has gone through since the start.
+        recovery: What opening the store found; there once `start` has returned.
+    """
+
+    delays: DelayService
+    recovery: RecoveryReport
+
+    def __init__(self, settings: BrokerSettings, *, transport: Transport, clock: Clock) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.transport = transport
+        self.store = MessageStore(settings.store_settings(), clock)
+        self.topics = TopicTable(settings, clock)
+        self.groups = SubscriptionGroupTable(settings, clock)
+        self.offsets = ConsumerOffsetTable(settings)
+        self.consumers = ConsumerTable()
+        self.consumers.notify_enabled = lambda: settings.notify_consumer_ids_changed_enable
+        self.producers = ProducerTable()
+        self.locks = QueueLocks()
+        self.pulls = HeldPulls(self.store)
+        self.statistics = BrokerStatistics()
+        self._handlers: dict[int, Handler] = {}
+        self._requests: RequestHandlers | None = None
+        self._server: Server | None = None
+        self._running: AsyncExitStack | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients reach the broker, as routes say it."""
+        if self._server is None:
+            raise RuntimeError("the broker is not started")
+        return self._address(self._server.port)
+
+    async def start(self) -> None:
+        """Serve from when this returns, known to every name server that is up.
+
+        Raises:
+            AddressInUse: Somebody else has the port.
+            AddressUnreachable: Clients could not connect to the address they would be told.
+            DamagedTable: A table and its backup cannot be read.
+            StoreError: The store is in use by another broker, or damaged beyond repair.
+        """
+        async with AsyncExitStack() as undo:
+            await self._open_files(undo)
+            await self._listen(undo)
+            await self._connect_back()
+            self._run_loops(undo)
+            await self._register(undo)
+            self._running = undo.pop_all()
+
+    async def stop(self) -> None:
+        """Leave the name servers, close every connection, and write everything down."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.aclose()
+
+    # Starting, step by step; each step adds what undoes it
+
+    async def _open_files(self, undo: AsyncExitStack) -> None:
+        self.recovery = self.store.load()
+        undo.push_async_callback(self.store.stop)
+        self.topics.load()
+        self.groups.load()
+        self.offsets.load()
+        undo.callback(self.offsets.save)
+        await self.store.start()
+
+    async def _listen(self, undo: AsyncExitStack) -> None:
+        s = self.settings
+        store_ip = await _ip_of(s.advertised_host)
+        undo.push_async_callback(self._finish_requests)
+        if s.listen_port:
+            self._build((store_ip, s.listen_port))
+        self._server = await self._serve(s.listen_port, undo)
+        if not s.listen_port:
+            self._build((store_ip, self._server.port))
+        elif s.listen_port > VIP_OFFSET:
+            try:
+                await self._serve(s.listen_port - VIP_OFFSET, undo)
+            except StartError as e:
+                _log.warning("clients that use the VIP channel will not reach this broker: %s", e)
+
+    async def _serve(self, port: int, undo: AsyncExitStack) -> Server:
+        s = self.settings
+        server = await listen(
+            self.transport,
+            s.listen_host,
+            port,
+            dispatch_by_code("broker", self._handlers),
+            on_close=self._connection_closed,
+            client_limits=limits(s.server_channel_max_idle_time_seconds, s.write_buffer_high_water_mark),
+        )
+        undo.push_async_callback(server.close)
+        return server
+
+    async def _connect_back(self) -> None:
+        """Find out now, not from puzzled users, that the advertised address leads nowhere."""
+        try:
+            connection = await self.transport.connect(self.address, timeout=CONNECT_BACK_SECONDS)
+        except ConnectError as e:
+            raise AddressUnreachable(self.address, e.reason) from e
+        await connection.close()
+
+    def _run_loops(self, undo: AsyncExitStack) -> None:
+        self.store.arrival_listeners.append(self.pulls.message_arrived)
+        self.pulls.start()
+        undo.callback(self.pulls.stop)
+        self.delays.start()
+        undo.callback(self.delays.stop)
+        loops = {"consumer offsets": self.offsets.save_periodically(), "housekeeping": self._keep_house()}
+        for name, loop in loops.items():
+            task = asyncio.create_task(loop, name=f"broker {self.settings.broker_name}: {name}")
+            undo.push_async_callback(_cancel, task)
+
+    async def _register(self, undo: AsyncExitStack) -> None:
+        port = parse_address(self.address)[1]
+        registration = Registration(
+            self.settings,
+            self.topics,
+            transport=self.transport,
+            address=self.address,
+            ha_address=self._address(port + 1),
+        )
+        undo.push_async_callback(registration.stop)
+        await registration.start()
+
+    def _address(self, port: int) -> str:
+        host = self.settings.advertised_host
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    # Running
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self.pulls.connection_closed(connection)
+        self.consumers.connection_closed(connection)
+        self.producers.connection_closed(connection)
+
+    async def _keep_house(self) -> None:
+        """Forget clients that fell silent, and sample the statistics."""
+        while True:
+            self.statistics.sample()
+            await asyncio.sleep(HOUSEKEEPING_SECONDS)
+            seconds = self.settings.channel_expired_timeout / 1000
+            silent = {*self.consumers.remove_silent(seconds), *self.producers.remove_silent(seconds)}
+            for connection in silent:
+                connection.abort("no heartbeat")
+
+    # Requests
+
+    def _build(self, store_host: Host) -> None:
+        """Make the parts that know the broker's address, and the table of handlers."""
+        s = self.settings
+        levels = DelayLevels(s.message_delay_level)
+        writer = MessageWriter(self.store, levels, self.clock, store_host)
+        self.delays = DelayService(
+            levels=levels,
+            store=self.store,
+            writer=writer,
+            clock=self.clock,
+            path=s.config_dir / "delayOffset.json",
+            flush_interval_ms=s.flush_delay_offset_interval,
+        )
+        self.delays.load()
+        self._requests = RequestHandlers(
+            settings=s,
+            clock=self.clock,
+            store=self.store,
+            writer=writer,
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            consumers=self.consumers,
+            producers=self.producers,
+            queue_locks=self.locks,
+            pulls=self.pulls,
+            delays=self.delays,
+            statistics=self.statistics,
+            address=self._address(store_host[1]),
+        )
+        self._handlers.update(self._requests.table)
+
+    async def _finish_requests(self) -> None:
+        if self._requests is not None:
+            await self._requests.stop()
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _ip_of(host: str) -> str:
+    """Return the host's IP address: records hold no names.
+
+    Raises:
+        AddressUnreachable: The name cannot be resolved.
+    """
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None)
+    except OSError as e:
+        raise AddressUnreachable(host, e.strerror or str(e)) from e
+    return str(found[0][4][0])

@@ -1,0 +1,148 @@
+"""A name server and a broker inside the running event loop: the framework's default, everybody's test broker.
+
+They speak the real protocol over the given transport and keep a real store, so Apache's clients can use them
+as well.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rocket_broker.broker import Broker
+from rocket_broker.namesrv.server import NameServer
+from rocket_broker.properties_file import Entry, entries_of
+from rocket_broker.settings import LOOPBACK, BrokerSettings, NameServerSettings
+from rocket_remoting.clock import Clock, SystemClock
+from rocket_remoting.tcp import TcpTransport
+from rocket_remoting.transport import Transport
+
+__all__ = ["SMALL_STORE", "EmbeddedBroker"]
+
+SMALL_STORE = {
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+    "maxHashSlotNum": "500000",
+    "maxIndexNum": "2000000",
+}
+"""File sizes for a developer's machine; a store keeps the sizes it was made with."""
+
+
+class EmbeddedBroker:
+    """A name server and a broker that knows it, started and stopped together.
+
+    Args:
+        store: Directory of the store, kept at the end. None: a temporary one, removed at the end.
+        name_server_port: Port of the name server; 0 takes a free one.
+        broker_port: Port of the broker; 0 takes a free one.
+        transport: How they are reached; TCP on loopback if not given.
+        clock: Wall-clock time; the system's if not given.
+        settings: Further settings of the broker, by the keys of ``broker.conf``.
+
+    Attributes:
+        name_server: The name server, once started.
+        broker: The broker, once started.
+        store_path: Where the store is, once started.
+    """
+
+    name_server: NameServer
+    broker: Broker
+    store_path: Path
+
+    def __init__(
+        self,
+        store: Path | None = None,
+        *,
+        name_server_port: int = 0,
+        broker_port: int = 0,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._store = store
+        self._name_server_port = name_server_port
+        self._broker_port = broker_port
+        self._transport: Transport = transport if transport is not None else TcpTransport()
+        self._clock: Clock = clock if clock is not None else SystemClock()
+        self._settings = dict(settings or {})
+        self._running: AsyncExitStack | None = None
+
+    @property
+    def name_server_address(self) -> str:
+        """What a client's ``namesrvAddr`` is to be set to."""
+        return self.name_server.address
+
+    @property
+    def broker_address(self) -> str:
+        """Where the broker listens."""
+        return self.broker.address
+
+    async def start(self) -> None:
+        """Start both; routes have the broker when this returns.
+
+        Raises:
+            SettingError: One of the settings is wrong.
+            StartError: A port is in use.
+            StoreError: Another broker has the store open, or it is damaged.
+        """
+        if self._running is not None:
+            raise RuntimeError(f"{self!r} is started already")
+        async with AsyncExitStack() as undo:
+            self.store_path = self._store if self._store is not None else _temporary_store(undo)
+            self.name_server = NameServer(self._name_server_settings(), transport=self._transport)
+            undo.push_async_callback(self.name_server.stop)
+            await self.name_server.start()
+            self.broker = Broker(self._broker_settings(), transport=self._transport, clock=self._clock)
+            undo.push_async_callback(self.broker.stop)
+            await self.broker.start()
+            self._running = undo.pop_all()
+
+    async def stop(self) -> None:
+        """Stop both, in order; what they wrote is on the disk, unless the store was a temporary one."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.aclose()
+
+    def _name_server_settings(self) -> NameServerSettings:
+        keys = {
+            "listenPort": str(self._name_server_port),
+            "kvConfigPath": str(self.store_path / "namesrv" / "kvConfig.json"),
+        }
+        return NameServerSettings.from_entries(entries_of(keys, "the embedded broker"))
+
+    def _broker_settings(self) -> BrokerSettings:
+        keys = SMALL_STORE | {
+            "brokerName": "broker-a",
+            "brokerIP1": LOOPBACK,
+            "listenPort": str(self._broker_port),
+            "storePathRootDir": str(self.store_path),
+            "namesrvAddr": self.name_server.address,
+        }
+        given = [
+            Entry(key, value, f"embedded broker's setting {key}") for key, value in self._settings.items()
+        ]
+        return BrokerSettings.from_entries([*entries_of(keys, "the embedded broker"), *given])
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def __repr__(self) -> str:
+        state = f"at {self.name_server_address}" if self._running is not None else "not started"
+        return f"<EmbeddedBroker {state}>"
+
+
+def _temporary_store(undo: AsyncExitStack) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="streamkit-broker-"))
+    undo.callback(shutil.rmtree, path, ignore_errors=True)
+    return path

@@ -1,0 +1,65 @@
+"""pytest fixtures: a real RocketMQ name server and broker for a test, gone without trace after it.
+
+::
+
+    def test_orders(rocket_broker):
+        producer.set_name_server(rocket_broker.name_server)
+
+This module is imported in every pytest run of everybody who has the package installed: it imports nothing
+heavy.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+__all__ = ["RocketBroker", "RocketBrokerFactory", "rocket_broker", "rocket_broker_factory"]
+
+
+class RocketBroker(Protocol):
+    """A running name server and broker.
+
+    Attributes:
+        name_server: Address of the name server, ``127.0.0.1:port``.
+        address: Address of the broker.
+    """
+
+    name_server: str
+    address: str
+
+    def stop(self) -> None:
+        """Return when both have stopped; doing it twice is no error."""
+
+
+class RocketBrokerFactory(Protocol):
+    """Starts brokers; each is stopped at the end of the test, if the test has not done it."""
+
+    def __call__(self, store: Path | None = None, **settings: str) -> RocketBroker:
+        """Return a started broker.
+
+        Args:
+            store: Directory of the store; a temporary one if not given.
+            settings: Settings of the broker, by the keys of ``broker.conf``.
+        """
+
+
+@pytest.fixture
+def rocket_broker_factory() -> Iterator[RocketBrokerFactory]:
+    """Start as many brokers as the test wants, each with a name server, on free ports of 127.0.0.1."""
+    from rocket_broker.threaded_broker import ThreadedBroker
+
+    with ExitStack() as running:
+
+        def start(store: Path | None = None, **settings: str) -> RocketBroker:
+            return running.enter_context(ThreadedBroker(store, settings=settings))
+
+        yield start
+
+
+@pytest.fixture
+def rocket_broker(rocket_broker_factory: RocketBrokerFactory) -> RocketBroker:
+    """A name server (`.name_server`) and a broker (`.address`) with an empty store, for this test alone."""
+    return rocket_broker_factory()

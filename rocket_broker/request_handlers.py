@@ -1,0 +1,187 @@
+"""The dispatch table of the broker: which processor's method answers which request code."""
+
+from functools import lru_cache
+
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.held_pulls import HeldPulls
+from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.processors.clients import ClientsProcessor
+from rocket_broker.processors.groups import GroupsProcessor
+from rocket_broker.processors.locks import LocksProcessor
+from rocket_broker.processors.messages import MessagesProcessor
+from rocket_broker.processors.offsets import OffsetsProcessor
+from rocket_broker.processors.pull import PullProcessor
+from rocket_broker.processors.relay import RelayProcessor
+from rocket_broker.processors.runtime import RuntimeProcessor
+from rocket_broker.processors.send import SendProcessor
+from rocket_broker.processors.send_back import SendBackProcessor
+from rocket_broker.processors.topics import TopicsProcessor
+from rocket_broker.producer_table import ProducerTable
+from rocket_broker.queue_locks import QueueLocks
+from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings_request import answer_settings, answer_settings_update
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.clock import Clock
+from rocket_remoting.codes import RequestCode as Code
+from rocket_remoting.connection import Connection, Handler
+from rocket_remoting.transport import parse_address
+
+__all__ = ["RequestHandlers"]
+
+
+class RequestHandlers:
+    """The processors of one broker.
+
+    Attributes:
+        table: Request code -> handler.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        store: MessageStore,
+        writer: MessageWriter,
+        topics: TopicTable,
+        groups: SubscriptionGroupTable,
+        offsets: ConsumerOffsetTable,
+        consumers: ConsumerTable,
+        producers: ProducerTable,
+        queue_locks: QueueLocks,
+        pulls: HeldPulls,
+        delays: DelayService,
+        statistics: BrokerStatistics,
+        address: str,
+    ) -> None:
+        name = settings.broker_name
+        self._sending = sending = SendProcessor(
+            settings=settings,
+            clock=clock,
+            store=store,
+            writer=writer,
+            topics=topics,
+            groups=groups,
+            statistics=statistics,
+            born_host=_host,
+        )
+        send_back = SendBackProcessor(
+            settings=settings, store=store, writer=writer, topics=topics, groups=groups
+        )
+        pulling = PullProcessor(
+            settings=settings,
+            store=store,
+            topics=topics,
+            groups=groups,
+            consumers=consumers,
+            offsets=offsets,
+            pulls=pulls,
+            statistics=statistics,
+            host=settings.advertised_host,
+        )
+        clients = ClientsProcessor(topics=topics, groups=groups, consumers=consumers, producers=producers)
+        locks = LocksProcessor(queue_locks)
+        offset = OffsetsProcessor(store=store, topics=topics, groups=groups, offsets=offsets)
+        messages = MessagesProcessor(settings=settings, store=store, topics=topics, consumers=consumers)
+        topic = TopicsProcessor(
+            broker_name=name, clock=clock, store=store, topics=topics, offsets=offsets, consumers=consumers
+        )
+        group = GroupsProcessor(
+            broker_name=name,
+            broker_address=address,
+            clock=clock,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            producers=producers,
+        )
+        self._relay = relay = RelayProcessor(
+            broker_name=name, store=store, topics=topics, offsets=offsets, consumers=consumers
+        )
+        runtime = RuntimeProcessor(
+            settings=settings,
+            clock=clock,
+            store=store,
+            offsets=offsets,
+            delays=delays,
+            statistics=statistics,
+        )
+        self.table: dict[int, Handler] = {
+            Code.SEND_MESSAGE: sending.send,
+            Code.SEND_MESSAGE_V2: sending.send,
+            Code.SEND_BATCH_MESSAGE: sending.send_batch,
+            Code.CONSUMER_SEND_MSG_BACK: send_back.send_back,
+            Code.PULL_MESSAGE: pulling.pull,
+            Code.LITE_PULL_MESSAGE: pulling.pull,
+            # Clients
+            Code.HEART_BEAT: clients.heartbeat,
+            Code.UNREGISTER_CLIENT: clients.unregister,
+            Code.CHECK_CLIENT_CONFIG: clients.check_config,
+            Code.GET_CONSUMER_LIST_BY_GROUP: clients.consumer_list,
+            Code.LOCK_BATCH_MQ: locks.lock,
+            Code.UNLOCK_BATCH_MQ: locks.unlock,
+            # Offsets
+            Code.QUERY_CONSUMER_OFFSET: offset.query,
+            Code.UPDATE_CONSUMER_OFFSET: offset.update,
+            Code.SEARCH_OFFSET_BY_TIMESTAMP: offset.search,
+            Code.GET_MAX_OFFSET: offset.max,
+            Code.GET_MIN_OFFSET: offset.min,
+            Code.GET_EARLIEST_MSG_STORETIME: offset.earliest_store_time,
+            # Messages
+            Code.QUERY_MESSAGE: messages.query,
+            Code.VIEW_MESSAGE_BY_ID: messages.view,
+            Code.QUERY_CONSUME_QUEUE: messages.consume_queue,
+            # Topics
+            Code.UPDATE_AND_CREATE_TOPIC: topic.update,
+            Code.DELETE_TOPIC_IN_BROKER: topic.delete,
+            Code.CLEAN_UNUSED_TOPIC: topic.delete_unused,
+            Code.GET_ALL_TOPIC_CONFIG: topic.all_configs,
+            Code.GET_TOPIC_CONFIG: topic.config,
+            Code.GET_TOPIC_STATS_INFO: topic.stats,
+            Code.QUERY_TOPIC_CONSUME_BY_WHO: topic.consumers_of,
+            Code.QUERY_TOPICS_BY_CONSUMER: topic.topics_of_group,
+            Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: topic.system_topics,
+            Code.QUERY_CONSUME_TIME_SPAN: topic.time_span,
+            # Groups
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
+            Code.DELETE_SUBSCRIPTIONGROUP: group.delete,
+            Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group.all_configs,
+            Code.GET_SUBSCRIPTIONGROUP_CONFIG: group.config,
+            Code.GET_CONSUMER_CONNECTION_LIST: group.consumer_connections,
+            Code.QUERY_SUBSCRIPTION_BY_CONSUMER: group.subscription,
+            Code.GET_PRODUCER_CONNECTION_LIST: group.producer_connections,
+            Code.GET_ALL_PRODUCER_INFO: group.all_producers,
+            Code.GET_CONSUME_STATS: group.consume_stats,
+            Code.GET_BROKER_CONSUME_STATS: group.all_consume_stats,
+            Code.CLONE_GROUP_OFFSET: group.clone_offsets,
+            # Tools to live consumers
+            Code.INVOKE_BROKER_TO_RESET_OFFSET: relay.reset_offset,
+            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
+            Code.GET_CONSUMER_RUNNING_INFO: relay.running_info,
+            Code.CONSUME_MESSAGE_DIRECTLY: relay.consume_directly,
+            # The broker itself
+            Code.GET_BROKER_RUNTIME_INFO: runtime.info,
+            Code.GET_ALL_CONSUMER_OFFSET: runtime.consumer_offsets,
+            Code.GET_ALL_DELAY_OFFSET: runtime.delay_offsets,
+            Code.GET_BROKER_CONFIG: lambda _, command: answer_settings(settings, command),
+            Code.UPDATE_BROKER_CONFIG: lambda who, command: answer_settings_update(settings, who, command),
+        }
+
+    async def stop(self) -> None:
+        """Return when no answer is owed any more."""
+        await self._sending.stop()
+        await self._relay.stop()
+
+
+def _host(connection: Connection) -> Host:
+    return _parsed(connection.remote_address)
+
+
+_parsed = lru_cache(maxsize=4096)(parse_address)
