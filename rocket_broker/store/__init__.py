@@ -1,0 +1,45 @@
+"""The storage engine, in Apache RocketMQ's file format: either broker opens what the other wrote.
+
+::
+
+    <root>/commitlog/      every message, one after the other          commit_log
+    <root>/consumequeue/   for each queue where its messages lie       consume_queue, queue_table
+    <root>/index/          which messages have a key                   index
+    <root>/checkpoint      what is on the disk                         checkpoint
+    <root>/abort           there while the store is open               recovery
+    <root>/lock            locked while the store is open              files
+
+`message_store` is what the broker uses; imports point down from it: `recovery` and `flush`, then queues and
+index, then the log, `mapped_file`, `files`.
+"""
+
+from rocket_broker.store.errors import (
+    FileSizeMismatch,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreLocked,
+)
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
+from rocket_broker.store.recovery import RecoveryReport
+from rocket_broker.store.settings import FlushDiskType, StoreSettings
+
+__all__ = [
+    "FileSizeMismatch",
+    "FlushDiskType",
+    "GetResult",
+    "GetStatus",
+    "MessageStore",
+    "PutResult",
+    "PutStatus",
+    "RecoveryReport",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+    "StoreMessage",
+    "StoreSettings",
+]

@@ -1,0 +1,120 @@
+"""The checkpoint: what was on the disk for sure when it was last written.
+
+::
+
+    pos  size  field                                           a file of one page
+      0     8  store timestamp of the last message of the commit log that is on the disk
+      8     8  store timestamp of the last message whose consume queue entry is
+     16     8  store timestamp of the last message whose index entries are
+     24    16  of Apache's replication, left alone
+     64     4  "skit", if what follows is ours
+     68     8  mark: an offset of the commit log; the messages before it are on the disk, and so are
+               their queue entries and index entries
+     76     8  commit log offset of the last record before the mark; -1 if there is none
+     84     4  CRC-32 of the 20 bytes before
+
+The first three are Apache's and have no offset, so its recovery begins with the file that was begun before
+them. The mark says where exactly to begin; it is ours, and Apache's brokers keep the bytes that they don't
+know. It stays true when they write to the store later on; that the log is still the one it was made for is
+seen by the record before it.
+"""
+
+import struct
+import threading
+import zlib
+from typing import NamedTuple
+
+from rocket_broker.store.files import PAGE_SIZE, FileSystem
+from rocket_broker.store.settings import StoreSettings
+
+__all__ = ["Checkpoint", "Mark"]
+
+_TIMESTAMPS = struct.Struct(">qqq")
+_MARK_POSITION = 64
+_MARK = struct.Struct(">4sqq")
+_MAGIC = b"skit"
+_CRC = struct.Struct(">I")
+_SLACK_MS = 3_000
+"""Apache's brokers write the timestamps without a lock, and allow for that."""
+
+
+class Mark(NamedTuple):
+    """Where the part of the log ends that is on the disk with all that was derived from it."""
+
+    offset: int
+    last_record: int
+
+
+class Checkpoint:
+    """The checkpoint file, in memory until it is written.
+
+    Attributes:
+        log_timestamp: Store timestamp up to which the commit log is on the disk.
+        queue_timestamp: The same for the consume queues.
+        index_timestamp: The same for the index.
+        mark: What is on the disk altogether; None if nobody said so.
+    """
+
+    def __init__(self, settings: StoreSettings, file_system: FileSystem) -> None:
+        self.log_timestamp = self.queue_timestamp = self.index_timestamp = 0
+        self.mark: Mark | None = None
+        self._lock = threading.Lock()
+        self._path = settings.checkpoint_path
+        self._file_system = file_system
+        self._view: memoryview | None = None
+
+    def load(self) -> None:
+        """Read the file, or make it."""
+        size = self._file_system.size(self._path)
+        if size is not None and size < PAGE_SIZE:
+            self._file_system.remove(self._path)
+            size = None
+        if size is None:
+            self._file_system.create(self._path, PAGE_SIZE)
+            self._file_system.allocate(self._path, 0, PAGE_SIZE)
+        view = self._view = self._file_system.map(self._path)
+        self.log_timestamp, self.queue_timestamp, self.index_timestamp = _TIMESTAMPS.unpack_from(view)
+        mark = view[_MARK_POSITION : _MARK_POSITION + _MARK.size]
+        magic, offset, last_record = _MARK.unpack(mark)
+        if magic == _MAGIC and _CRC.unpack_from(view, _MARK_POSITION + _MARK.size) == (zlib.crc32(mark),):
+            self.mark = Mark(offset, last_record)
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it was never written: the broker died before it first flushed."""
+        return self.mark is None and not (self.log_timestamp or self.queue_timestamp or self.index_timestamp)
+
+    @property
+    def recovery_timestamp(self) -> int:
+        """Messages stored before this time are on the disk, and so are their entries."""
+        return max(0, min(self.log_timestamp, self.queue_timestamp) - _SLACK_MS)
+
+    def advance(self, mark: Mark, log_timestamp: int, index_timestamp: int) -> None:
+        """Say on the disk that all before ``mark`` is there: log, queues and index. Called by any thread.
+
+        It never goes back: of two flushes that run at the same time the earlier may end last.
+        """
+        with self._lock:
+            if self.mark is None or mark >= self.mark:
+                self.mark = mark
+                self.log_timestamp = self.queue_timestamp = log_timestamp
+                self.index_timestamp = index_timestamp
+            self._write()
+
+    def set_mark(self, mark: Mark) -> None:
+        """Set the mark after recovery, which may have found the old one to be wrong."""
+        with self._lock:
+            self.mark = mark
+            self._write()
+
+    def _write(self) -> None:
+        assert self._view is not None, "load() comes first"
+        _TIMESTAMPS.pack_into(self._view, 0, self.log_timestamp, self.queue_timestamp, self.index_timestamp)
+        assert self.mark is not None, "there is a mark to write"
+        mark = _MARK.pack(_MAGIC, *self.mark)
+        self._view[_MARK_POSITION : _MARK_POSITION + _MARK.size] = mark
+        _CRC.pack_into(self._view, _MARK_POSITION + _MARK.size, zlib.crc32(mark))
+        self._file_system.sync(self._path)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(mark={self.mark}, log={self.log_timestamp}, queues={self.queue_timestamp})"

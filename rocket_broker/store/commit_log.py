@@ -1,0 +1,236 @@
+"""The commit log: every message of the broker, one record after the other, in files of one size.
+
+::
+
+    00000000000000000000                      00000000001073741824
+    | record | record | … | record | blank |  | record | record | …  0 0 0 0 0
+    0                                     1 GiB               end ┘  └ zeros to the file's end
+
+    blank:  size 4, up to the end of the file   magic 4: 0xCBD43194   anything
+
+A record is never split: when fewer than eight bytes would be left behind it, a blank fills the file and the
+record begins the next one. `rocket_remoting.record` draws the record. Behind the end there are only zeros:
+recovery clears what it cuts off, so that the remains of an earlier life are never taken for records.
+"""
+
+import struct
+from collections.abc import Iterator
+
+from rocket_broker.store.files import PAGE_SIZE
+from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
+from rocket_broker.store.settings import StoreSettings
+from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.record import (
+    BLANK_MAGIC,
+    RecordHeader,
+    RecordSource,
+    body_crc32,
+    pack_record_into,
+    peek_record,
+    read_size_and_magic,
+)
+
+__all__ = ["CommitLog", "LogWalk", "is_blank"]
+
+_BLANK = struct.Struct(">ii")
+_SMALLEST_BLANK = _BLANK.size
+_MOST_BUT_BODY_AND_PROPERTIES = 256
+"""A record's fixed fields with two IPv6 hosts are 112 bytes, its topic with both lengths at most 130."""
+_SMALLEST_ALLOCATION = 64 * 1024
+_SIZE_AND_MAGIC_LENGTH = 8
+
+
+class CommitLog:
+    """The log.
+
+    Attributes:
+        files: Its files.
+        end: Offset behind the last record: the next one's.
+        flushed: Up to here it is on the disk.
+        last_record: Offset of the last record, -1 if there is none.
+        last_timestamp: When the last record was stored, 0 if there is none.
+    """
+
+    def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
+        self.files = MappedFileQueue(
+            settings.commit_log_path,
+            settings.mapped_file_size_commit_log,
+            maps,
+            "mappedFileSizeCommitLog",
+        )
+        self.end = 0
+        self.flushed = 0
+        self.last_record = -1
+        self.last_timestamp = 0
+        self._tail: MappedFile | None = None
+
+    @property
+    def first(self) -> int:
+        """Offset of the first record."""
+        return self.files.first
+
+    def append(self, message: RecordSource, queue_offset: int, store_timestamp: int) -> int:
+        """Append a message and return its record's size; the record ends at `end`.
+
+        Raises:
+            LocalProtocolError: No record can be made of it. Nothing has changed, as with all of these.
+            StoreFull: The disk has no room.
+            OSError: The next file could not be made.
+        """
+        tail = self._tail or self._add_file()
+        position = self.end - tail.base
+        need = position + len(message.body) + len(message.properties) + _MOST_BUT_BODY_AND_PROPERTIES
+        if need > tail.allocated:
+            tail.allocate(min(need, tail.size), _SMALLEST_ALLOCATION)
+        tail.used = True
+        space = tail.size - position - _SMALLEST_BLANK
+        size = pack_record_into(
+            tail.view or tail.open(),
+            position,
+            space,
+            message,
+            queue_offset=queue_offset,
+            commit_log_offset=self.end,
+            store_timestamp=store_timestamp,
+        )
+        if size > space:
+            if size > tail.size - _SMALLEST_BLANK:
+                raise LocalProtocolError(f"a record of {size} bytes, a commit log file has {tail.size}")
+            self._fill_with_blank(tail)
+            return self.append(message, queue_offset, store_timestamp)
+        self.last_record = self.end
+        self.last_timestamp = store_timestamp
+        self.end += size
+        return size
+
+    def record(self, offset: int, size: int) -> memoryview | None:
+        """Return the record of a known size, None if the log does not have it (any more)."""
+        if offset < self.files.first or offset + size > self.end or size <= 0:
+            return None
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        position = offset - file.base
+        if position + size > file.size:
+            return None
+        file.used = True
+        return (file.view or file.open())[position : position + size]
+
+    def record_at(self, offset: int) -> memoryview | None:
+        """Return the record that begins at an offset somebody else gave, None if none does."""
+        start = self.record(offset, _SIZE_AND_MAGIC_LENGTH)
+        if start is None:
+            return None
+        size, magic = read_size_and_magic(start)
+        record = None if magic == BLANK_MAGIC else self.record(offset, size)
+        if record is None:
+            return None
+        try:
+            header = peek_record(record)
+        except RemoteProtocolError:
+            return None
+        return record if header.commit_log_offset == offset else None
+
+    def load(self, doubtful_from: int) -> int:
+        """Find the files and return how many were deleted (`MappedFileQueue.load`). The end is not known yet."""
+        deleted = self.files.load(doubtful_from)
+        self.end = self.files.end
+        return deleted
+
+    def cut(self, end: int) -> int:
+        """Make ``end`` the end, with only zeros behind it; return how many files were deleted."""
+        removed = self.files.cut(end)
+        self.end = end
+        self._tail = self.files.file_at(end)
+        if self._tail is not None:
+            self._tail.written_to(end - self._tail.base)
+        return removed
+
+    def remove_first_file(self, before_ms: int) -> bool:
+        """Delete the oldest file if it was last written before a time and is not the only one."""
+        files = self.files.files
+        if len(files) < 2 or self.files.maps.file_system.modified_ms(files[0].path) >= before_ms:
+            return False
+        self.files.remove_first()
+        return True
+
+    def next_file(self, offset: int) -> int:
+        """Return the offset at which the file behind the one that holds ``offset`` begins."""
+        return offset - offset % self.files.file_size + self.files.file_size
+
+    def _add_file(self) -> MappedFile:
+        self._tail = self.files.add(self.end)
+        return self._tail
+
+    def _fill_with_blank(self, tail: MappedFile) -> None:
+        """End the file. The next one is made before the blank is written: an error leaves all as it was."""
+        position = self.end - tail.base
+        tail.allocate(position + _SMALLEST_BLANK)
+        next_file = self.files.add(tail.base + tail.size)
+        _BLANK.pack_into(tail.open(), position, tail.size - position, BLANK_MAGIC)
+        self._tail = next_file
+        self.end = next_file.base
+
+    def __repr__(self) -> str:
+        return f"CommitLog({self.first}…{self.end}, {len(self.files.files)} files)"
+
+
+class LogWalk:
+    """Reads a log from an offset where a record begins, record by record, as long as they are whole.
+
+    Attributes:
+        end: Behind the last whole record so far.
+        torn: What stands there instead of a whole record, once reading has stopped; empty if nothing does.
+    """
+
+    def __init__(self, log: CommitLog, start: int, *, check_crc: bool) -> None:
+        self.end = start
+        self.torn = ""
+        self._log = log
+        self._check_crc = check_crc
+
+    def __iter__(self) -> Iterator[RecordHeader]:
+        while (file := self._log.files.file_at(self.end)) is not None:
+            view = file.open()
+            while (record := self._record(view, self.end - file.base, file.base)) is not None:
+                self.end += record.total_size
+                yield record
+            if not is_blank(file, self.end):
+                return
+            self.torn = ""
+            self.end = file.base + file.size
+
+    def _record(self, view: memoryview, position: int, base: int) -> RecordHeader | None:
+        """Return the record at a position of a file, None if there is no whole one."""
+        try:
+            record = peek_record(view, position)
+        except RemoteProtocolError as e:
+            self.torn = str(e) if any(view[position : position + _SMALLEST_BLANK]) else ""
+            return None
+        body_end = record.body_position + record.body_length
+        if record.commit_log_offset != base + position:
+            self.torn = f"the record at {base + position} says it is at {record.commit_log_offset}"
+        elif self._check_crc and body_crc32(view[record.body_position : body_end]) != record.body_crc:
+            self.torn = f"the body of the record at {base + position} is damaged"
+        elif _has_lost_page(view, body_end, position + record.total_size):
+            self.torn = f"a page of the record at {base + position} never reached the disk"
+        else:
+            return record
+        return None
+
+
+def is_blank(file: MappedFile, offset: int) -> bool:
+    """Whether the blank that ends a file begins at an offset."""
+    position = offset - file.base
+    left = file.size - position
+    return left >= _SMALLEST_BLANK and read_size_and_magic(file.open(), position) == (left, BLANK_MAGIC)
+
+
+def _has_lost_page(view: memoryview, start: int, end: int) -> bool:
+    """Whether a page in which there should be topic or properties has none: the check sum is the body's only.
+
+    What never reached the disk reads as zeros. If the page with the topic's length is lost, the lengths do
+    not agree; so only pages that begin behind it are looked at.
+    """
+    first = start - start % PAGE_SIZE + PAGE_SIZE
+    return any(not any(view[page : min(page + PAGE_SIZE, end)]) for page in range(first, end, PAGE_SIZE))

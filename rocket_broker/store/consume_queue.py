@@ -1,0 +1,237 @@
+"""A consume queue: where each message of one queue lies in the commit log.
+
+::
+
+    consumequeue/<topic>/<queue id>/00000000000000000000, 00000000000006000000, …
+
+    entry of message n, at byte 20·n:
+    | commit log offset 8 | record size 4 | tags code 8 |          big-endian
+
+    tags code   Java's hash of the tags, 0 without; in the schedule topic: when the message is due
+    filler      offset 0, size 0x7FFFFFFF, tags code 0: there is no such message (it was deleted
+                before the queue was rebuilt)
+
+The queue is derived: recovery rebuilds what is missing from the log.
+"""
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
+from rocket_broker.store.settings import StoreSettings
+
+__all__ = ["ENTRY_SIZE", "ConsumeQueue"]
+
+ENTRY = struct.Struct(">qiq")
+ENTRY_SIZE = ENTRY.size
+_FILLER_SIZE = 0x7FFFFFFF
+_EVERYTHING = 2**63 - 1
+
+
+class ConsumeQueue:
+    """One queue of one topic.
+
+    Attributes:
+        topic: Its topic.
+        queue_id: Its number in the topic.
+        files: Its files.
+        min_offset: Number of the first message that the commit log still has.
+        max_offset: Number the next message will have.
+        max_physical: End, in the commit log, of the last message that has an entry; -1 if there is none.
+        flushed: Entries before this number are on the disk.
+        is_dirty: Whether the flusher knows that there is something to flush.
+    """
+
+    __slots__ = (
+        "_tail",
+        "files",
+        "flushed",
+        "is_dirty",
+        "max_offset",
+        "max_physical",
+        "min_offset",
+        "queue_id",
+        "topic",
+    )
+
+    def __init__(self, topic: str, queue_id: int, settings: StoreSettings, maps: OpenMaps) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = MappedFileQueue(
+            settings.consume_queue_path / topic / str(queue_id),
+            settings.mapped_file_size_consume_queue,
+            maps,
+            "mappedFileSizeConsumeQueue",
+        )
+        self.min_offset = 0
+        self.max_offset = 0
+        self.max_physical = -1
+        self.flushed = 0
+        self.is_dirty = False
+        self._tail: MappedFile | None = None
+
+    def prepare(self) -> None:
+        """Make room for one more entry, so that `append` cannot fail.
+
+        Raises:
+            StoreFull: The disk has no room. Nothing has changed, as with OSError.
+            OSError: The next file could not be made.
+        """
+        position = self.max_offset * ENTRY_SIZE
+        tail = self._tail
+        if tail is None or position >= tail.base + tail.size:
+            tail = self._open_tail(position)
+        end = position - tail.base + ENTRY_SIZE
+        if end > tail.allocated:
+            tail.allocate(end)
+        tail.used = True
+        if tail.view is None:
+            tail.open()
+
+    def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:
+        """Add the entry of the message with the number `max_offset`, right after `prepare`."""
+        tail = self._tail
+        if tail is None or tail.view is None:
+            raise AssertionError("prepare() comes first")
+        position = self.max_offset * ENTRY_SIZE - tail.base
+        ENTRY.pack_into(tail.view, position, commit_log_offset, size, tags_code)
+        self.max_offset += 1
+        self.max_physical = commit_log_offset + size
+
+    def fill_to(self, offset: int) -> None:
+        """Take the numbers below ``offset`` for messages that are gone.
+
+        Raises:
+            StoreFull: The disk has no room.
+        """
+        if self.max_offset == 0:  # as Apache's broker: the queue begins with the file that holds the number
+            self.max_offset = self.flushed = offset - offset % (self.files.file_size // ENTRY_SIZE)
+            self.min_offset = offset
+        while self.max_offset < offset:
+            self.prepare()
+            self.append(0, _FILLER_SIZE, 0)
+        self._find_max_physical()
+
+    def entries(self, offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
+        """Return commit log offset, size and tags code of messages: at most ``limit``, and of one file."""
+        position = offset * ENTRY_SIZE
+        file = self.files.file_at(position)
+        if file is None or offset < self.min_offset or offset >= self.max_offset:
+            return iter(())
+        file.used = True
+        end = min(position + limit * ENTRY_SIZE, self.max_offset * ENTRY_SIZE, file.base + file.size)
+        return ENTRY.iter_unpack((file.view or file.open())[position - file.base : end - file.base])
+
+    def entry(self, offset: int) -> tuple[int, int, int] | None:
+        """Return commit log offset, size and tags code of a message, None if there is no entry."""
+        return next(self.entries(offset, 1), None)
+
+    def next_file(self, offset: int) -> int:
+        """Return the number of the first message in the file behind the one that holds ``offset``."""
+        per_file = self.files.file_size // ENTRY_SIZE
+        return offset - offset % per_file + per_file
+
+    def load(self, trusted_to: int) -> int:
+        """Find the files and the entries that can be relied on; clear what is behind and return how many.
+
+        Args:
+            trusted_to: Entries of messages before this offset of the commit log were on the disk when the
+                broker ended; the others will be made anew.
+        """
+        self.files.load()
+        self._tail = None
+        self.min_offset = self.files.first // ENTRY_SIZE
+        trusted, all_entries = self._count(trusted_to), self._count(_EVERYTHING)
+        self.cut_to(trusted)
+        return all_entries - trusted
+
+    def _count(self, trusted_to: int) -> int:
+        """Return the number after the last of the entries, without a gap, of messages before an offset."""
+        files = self.files.files
+        number = bisect_left(files, True, key=lambda file: not _is_trusted(file, 0, trusted_to))
+        if number == 0:
+            return self.files.first // ENTRY_SIZE
+        file = files[number - 1]
+        return file.base // ENTRY_SIZE + bisect_left(
+            range(file.size // ENTRY_SIZE), True, key=lambda n: not _is_trusted(file, n, trusted_to)
+        )
+
+    def cut_to(self, max_offset: int) -> None:
+        """Take back the entries from a number on."""
+        self.max_offset = max_offset
+        self.min_offset = min(self.min_offset, max_offset)
+        self.flushed = max_offset
+        self.files.cut(max_offset * ENTRY_SIZE)
+        self._tail = None
+        self._find_max_physical()
+
+    def cut(self, commit_log_end: int) -> int:
+        """Take back the entries of messages that do not end before an offset of the log; return how many."""
+        keep = self.max_offset
+        while keep > self.min_offset and sum(self._raw_entry(keep - 1)[:2]) > commit_log_end:
+            keep -= 1
+        number = self.max_offset - keep
+        if number:
+            self.cut_to(keep)
+        return number
+
+    def correct_min_offset(self, commit_log_first: int) -> None:
+        """Begin with the first message that the log still has, or at the end if there is none."""
+        low = max(self.files.first // ENTRY_SIZE, self.min_offset)
+        numbers = range(low, self.max_offset)
+        self.min_offset = low + bisect_left(numbers, True, key=lambda n: self._is_kept(n, commit_log_first))
+
+    def remove_files(self) -> int:
+        """Delete the files all of whose messages the log has no more, but never the last; return how many."""
+        removed = 0
+        while len(self.files.files) > 1 and self.files.files[1].base <= self.min_offset * ENTRY_SIZE:
+            self.files.remove_first()
+            removed += 1
+        return removed
+
+    def remove(self) -> None:
+        """Delete the queue."""
+        while self.files.files:
+            self.files.remove_first()
+        file_system = self.files.maps.file_system
+        if file_system.size(self.files.directory) is not None:
+            file_system.remove(self.files.directory)
+        self._tail = None
+        self.min_offset = self.max_offset = self.flushed = 0
+        self.max_physical = -1
+
+    def _open_tail(self, position: int) -> MappedFile:
+        """Return the file that the next entry goes to, a new one if need be."""
+        tail = self.files.file_at(position)
+        if tail is None:
+            tail = self.files.add(position - position % self.files.file_size)
+        else:
+            tail.written_to(position - tail.base)
+        self._tail = tail
+        return tail
+
+    def _raw_entry(self, offset: int) -> tuple[int, int, int]:
+        file = self.files.file_at(offset * ENTRY_SIZE)
+        assert file is not None, "numbers below max_offset are in files"
+        entry: tuple[int, int, int] = ENTRY.unpack_from(file.open(), offset * ENTRY_SIZE - file.base)
+        return entry
+
+    def _is_kept(self, offset: int, commit_log_first: int) -> bool:
+        commit_log_offset, size, _ = self._raw_entry(offset)
+        return commit_log_offset >= commit_log_first and size != _FILLER_SIZE
+
+    def _find_max_physical(self) -> None:
+        self.max_physical = -1
+        if self.max_offset > self.files.first // ENTRY_SIZE:
+            commit_log_offset, size, _ = self._raw_entry(self.max_offset - 1)
+            if size != _FILLER_SIZE:
+                self.max_physical = commit_log_offset + size
+
+    def __repr__(self) -> str:
+        return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}…{self.max_offset})"
+
+
+def _is_trusted(file: MappedFile, index: int, trusted_to: int) -> bool:
+    commit_log_offset, size, _ = ENTRY.unpack_from(file.open(), index * ENTRY_SIZE)
+    return bool(size > 0 and 0 <= commit_log_offset < trusted_to)

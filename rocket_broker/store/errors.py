@@ -1,0 +1,95 @@
+"""What can be wrong with a store.
+
+::
+
+    StoreError
+    ├── StoreLocked        another process, or another store of this one, has the directory open: path
+    ├── StoreCorrupt       a file holds what no version of the broker writes: file, offset, problem
+    ├── FileSizeMismatch   a file has another size than the settings say: file, size, expected, setting
+    ├── StoreFull          the disk has no room for what must be written: path
+    └── StoreClosed        the store is not loaded, or no longer
+
+A message that cannot be stored is no exception but a `PutStatus`: the sender is told, the broker goes on.
+"""
+
+# ruff: noqa: N818 - a name that says what is the matter needs no suffix
+
+from pathlib import Path
+
+__all__ = ["FileSizeMismatch", "StoreClosed", "StoreCorrupt", "StoreError", "StoreFull", "StoreLocked"]
+
+
+class StoreError(Exception):
+    """Root of the store's errors."""
+
+
+class StoreLocked(StoreError):
+    """Somebody else has the store open.
+
+    Attributes:
+        path: The lock file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} is locked: another broker has this store open. "
+            "Stop it, or give this one a directory of its own (storePathRootDir)"
+        )
+        self.path = path
+
+
+class StoreCorrupt(StoreError):
+    """A file holds what cannot be repaired by leaving out its end.
+
+    Attributes:
+        file: The file.
+        offset: Where in it the trouble begins.
+        problem: What is there and what was expected.
+    """
+
+    def __init__(self, file: Path, offset: int, problem: str) -> None:
+        super().__init__(f"{file} at {offset}: {problem}")
+        self.file = file
+        self.offset = offset
+        self.problem = problem
+
+
+class FileSizeMismatch(StoreError):
+    """A file of the store has another size than the settings give it.
+
+    Attributes:
+        file: The file.
+        size: Its size.
+        expected: What the settings say.
+        setting: The setting that says so, as ``broker.conf`` spells it.
+    """
+
+    def __init__(self, file: Path, size: int, expected: int, setting: str) -> None:
+        super().__init__(
+            f"{file} has {size} bytes, {setting} says {expected}: "
+            f"set {setting}={size}, or use a new directory (storePathRootDir)"
+        )
+        self.file = file
+        self.size = size
+        self.expected = expected
+        self.setting = setting
+
+
+class StoreFull(StoreError):
+    """The disk has no room left.
+
+    Attributes:
+        path: The file that could not grow.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"no space left on the disk for {path}")
+        self.path = path
+
+
+class StoreClosed(StoreError):
+    """The store is not loaded yet, or was stopped."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(f"the store in {root} is not open")
+        self.root = root

@@ -1,0 +1,224 @@
+"""The file system as the store sees it: tests put one in its place that loses what was not synced.
+
+Two promises of a real disk matter here, and only these are relied on:
+
+- what was written to a map survives the death of this process, and after `FileSystem.sync` the machine's;
+- a write to blocks that `FileSystem.allocate` got succeeds. Files are made sparse, and a write to a hole of a
+  map kills the process with SIGBUS when the disk is full: so holes are filled before they are written to, and
+  a full disk is an `OSError` that the caller can answer. (A copy-on-write file system such as btrfs or ZFS may
+  break this promise; no call of the operating system can make it there.)
+"""
+
+import errno
+import fcntl
+import mmap
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from rocket_broker.store.errors import StoreLocked
+
+__all__ = ["PAGE_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
+
+PAGE_SIZE = 4096
+
+_MOST_MAPS = 16_384
+"""A quarter of what Linux lets a process have by default (vm.max_map_count)."""
+
+
+class FileLock(Protocol):
+    """A lock that is held until it is released."""
+
+    def release(self) -> None:
+        """Let others in."""
+
+
+class FileSystem(Protocol):
+    """What the store needs of a file system. Errors are `OSError`, as the operating system's."""
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and those above it, where they are missing."""
+
+    def names(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted; none if there is no directory."""
+
+    def size(self, path: Path) -> int | None:
+        """Return a file's size, None if there is no file."""
+
+    def modified_ms(self, path: Path) -> int:
+        """Return when a file was last written, in milliseconds since 1970."""
+
+    def create(self, path: Path, size: int) -> None:
+        """Make a file of zeros that takes no room on the disk yet. There must be none of this name."""
+
+    def map(self, path: Path) -> memoryview:
+        """Map a whole file for reading and writing; it stays mapped as long as a view of it is alive."""
+
+    def allocate(self, path: Path, start: int, length: int) -> None:
+        """Give the bytes from ``start`` on room on the disk; they keep their values."""
+
+    def clear(self, path: Path, start: int) -> None:
+        """Make sure that the bytes from ``start`` to the file's end are zeros, on the disk too.
+
+        Nobody may be reading there, and their room may be given back.
+        """
+
+    def sync(self, path: Path) -> None:
+        """Wait until a file's bytes and its name in its directory are on the disk. Called by any thread."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file or an empty directory; views of the file stay readable."""
+
+    def lock(self, path: Path) -> FileLock:
+        """Lock a file, which is made if it is missing.
+
+        Raises:
+            StoreLocked: Somebody else has the lock.
+        """
+
+    def most_maps(self) -> int:
+        """Return how many files may be mapped at once."""
+
+
+class OsFileSystem:
+    """The operating system's files (Linux, macOS)."""
+
+    def __init__(self) -> None:
+        self._unsynced_directories: set[Path] = set()
+
+    def make_directory(self, path: Path) -> None:
+        if not path.is_dir():
+            self.make_directory(path.parent)
+            path.mkdir(exist_ok=True)
+            self._unsynced_directories.add(path.parent)
+
+    def names(self, path: Path) -> list[str]:
+        try:
+            return sorted(entry.name for entry in path.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def size(self, path: Path) -> int | None:
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def create(self, path: Path, size: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(descriptor, size)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        self._unsynced_directories.add(path.parent)
+
+    def map(self, path: Path) -> memoryview:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # The map is unmapped when the last view of it goes: nobody can read a closed one.
+            return memoryview(mmap.mmap(descriptor, 0))
+        finally:
+            os.close(descriptor)
+
+    def allocate(self, path: Path, start: int, length: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if sys.platform == "darwin":  # writing the bytes that are there has the same effect
+                os.pwrite(descriptor, os.pread(descriptor, length, start), start)
+            else:
+                os.posix_fallocate(descriptor, start, length)
+        finally:
+            os.close(descriptor)
+
+    def clear(self, path: Path, start: int) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            size = os.fstat(descriptor).st_size
+            if not _is_clear(descriptor, start, size):
+                os.ftruncate(descriptor, start)
+                os.ftruncate(descriptor, size)
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync(self, path: Path) -> None:
+        _sync(path)
+        for directory in path.parents:
+            if directory in self._unsynced_directories:
+                # Taken off first: a file made while the sync runs puts it on again.
+                self._unsynced_directories.discard(directory)
+                try:
+                    _sync(directory)
+                except OSError:
+                    self._unsynced_directories.add(directory)
+                    raise
+
+    def remove(self, path: Path) -> None:
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink()
+        self._unsynced_directories.add(path.parent)
+
+    def lock(self, path: Path) -> FileLock:
+        return _OsFileLock(path)
+
+    def most_maps(self) -> int:
+        # Each map of Python keeps a file descriptor, and the broker's connections need some too.
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _MOST_MAPS if limit == resource.RLIM_INFINITY else max(64, min(_MOST_MAPS, limit // 2))
+
+    def __repr__(self) -> str:
+        return "OsFileSystem()"
+
+
+class _OsFileLock:
+    """Two locks on one file: Java's kind keeps Apache's broker out, the other a store of this process."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            os.pwrite(self._descriptor, b"lock", 0)
+        except OSError as e:
+            os.close(self._descriptor)
+            if e.errno in (errno.EAGAIN, errno.EACCES):
+                raise StoreLocked(path) from None
+            raise
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def _is_clear(descriptor: int, start: int, size: int) -> bool:
+    """Whether a sparse file has only zeros from ``start`` on; False when that would take long to find out."""
+    page_end = min(size, start - start % -PAGE_SIZE)
+    if any(os.pread(descriptor, page_end - start, start)):
+        return False
+    try:
+        return page_end >= size or os.lseek(descriptor, page_end, os.SEEK_DATA) >= size
+    except OSError as e:
+        return e.errno == errno.ENXIO  # there is no data behind
+
+
+def _sync(path: Path) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # removed meanwhile: nothing is left to keep
+    try:
+        if sys.platform == "darwin":  # where fsync stops at the drive's own cache
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        else:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

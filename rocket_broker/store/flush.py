@@ -1,0 +1,227 @@
+"""Brings what was stored to the disk.
+
+Storing a message writes to maps of files: that survives this process, and the operating system brings it to
+the disk when it likes. The flusher makes it do so:
+
+- the log every half second if some pages are new, after ten seconds if anything is (ASYNC_FLUSH), or as soon
+  as a sender waits for it: all who wait share one fsync (SYNC_FLUSH, group commit);
+- queues and index every second where a queue has some new pages; from time to time, or after so many bytes of
+  log, all of them, and then the checkpoint's mark moves: recovery will begin there.
+
+fsync runs in worker threads, everything else in the loop. An idle store has no timers. When an fsync fails
+nobody knows which pages are on the disk, and asking again would not tell: the store takes no more messages.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocket_broker.store.checkpoint import Checkpoint, Mark
+from rocket_broker.store.commit_log import CommitLog
+from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from rocket_broker.store.files import PAGE_SIZE, FileSystem
+from rocket_broker.store.index import Index, IndexFile
+from rocket_broker.store.settings import StoreSettings
+
+__all__ = ["Flusher"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Unflushed:
+    """What was not on the disk at one moment, and how far the log went then."""
+
+    log_end: int
+    last_record: int = -1
+    log_timestamp: int = 0
+    index_timestamp: int = 0
+    queues: list[tuple[ConsumeQueue, int]] = field(default_factory=list)
+    index_files: list[tuple[IndexFile, int]] = field(default_factory=list)
+    paths: list[Path] = field(default_factory=list)
+
+    def add_queue(self, queue: ConsumeQueue) -> None:
+        self.queues.append((queue, queue.max_offset))
+        self.paths += queue.files.between(queue.flushed * ENTRY_SIZE, queue.max_offset * ENTRY_SIZE)
+
+
+class Flusher:
+    """Flushes one store.
+
+    Attributes:
+        is_awake: Whether it knows that there is something to do; `wake` tells it.
+        is_broken: Whether the disk refused: nothing more must be stored.
+        dirty_queues: Queues with entries that are not on the disk.
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        file_system: FileSystem,
+        *,
+        log: CommitLog,
+        index: Index,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.is_awake = False
+        self.is_broken = False
+        self.dirty_queues: set[ConsumeQueue] = set()
+        self._settings = settings
+        self._file_system = file_system
+        self._commit_log = log
+        self._index = index
+        self._checkpoint = checkpoint
+        self._threads: ThreadPoolExecutor | None = None
+        self._loops: list[asyncio.Task[None]] = []
+        self._log_work = asyncio.Event()
+        self._queue_work = asyncio.Event()
+        self._round: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Flush in the background of the running loop."""
+        # One for the log, so that senders don't wait for the queues' many files.
+        self._threads = ThreadPoolExecutor(2, "store-flush")
+        self._loops = [
+            asyncio.create_task(self._flush_log_often()),
+            asyncio.create_task(self._flush_all_often()),
+        ]
+        if self.dirty_queues or self._commit_log.flushed < self._commit_log.end:
+            self.wake()
+
+    async def stop(self) -> None:
+        """Flush everything and end the background work."""
+        for task in self._loops:
+            task.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._loops = []
+        if self._round is not None:
+            await asyncio.wait([self._round])
+        if not self.is_broken:
+            await self._flush(self._unflushed(), self._write)
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
+
+    def wake(self) -> None:
+        """Say that something was stored."""
+        self.is_awake = True
+        self._log_work.set()
+        self._queue_work.set()
+
+    async def wait_for(self, offset: int) -> bool:
+        """Return whether the log is on the disk up to an offset; False when that takes too long, or fails."""
+        try:
+            async with asyncio.timeout(self._settings.sync_flush_timeout / 1000):
+                while self._commit_log.flushed < offset and not self.is_broken:
+                    if self._round is None:
+                        self._round = asyncio.create_task(self._flush_log())
+                    await asyncio.shield(self._round)
+        except TimeoutError:
+            return False
+        return self._commit_log.flushed >= offset
+
+    def flush_all(self) -> None:
+        """Bring everything to the disk now, in this thread.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        unflushed = self._unflushed()
+        self._write(unflushed)
+        self._note(unflushed)
+
+    async def _flush_log_often(self) -> None:
+        settings, log, loop = self._settings, self._commit_log, asyncio.get_running_loop()
+        due = 0.0
+        while not self.is_broken:
+            await self._log_work.wait()
+            await asyncio.sleep(settings.flush_interval_commit_log / 1000)
+            pages = log.end // PAGE_SIZE - log.flushed // PAGE_SIZE
+            if pages >= settings.flush_commit_log_least_pages or loop.time() >= due:
+                await self.wait_for(log.end)
+                due = loop.time() + settings.flush_commit_log_thorough_interval / 1000
+            if log.flushed == log.end:
+                self._log_work.clear()
+                self.is_awake = False
+
+    async def _flush_all_often(self) -> None:
+        settings, log, loop = self._settings, self._commit_log, asyncio.get_running_loop()
+        due = loop.time() + settings.flush_consume_queue_thorough_interval / 1000
+        while not self.is_broken:
+            await self._queue_work.wait()
+            await asyncio.sleep(settings.flush_interval_consume_queue / 1000)
+            if loop.time() >= due or log.end - self._marked >= settings.flush_consume_queue_thorough_bytes:
+                await self._flush(self._unflushed(), self._write)
+                due = loop.time() + settings.flush_consume_queue_thorough_interval / 1000
+            else:
+                await self._flush(self._worth_flushing(), self._sync)
+            if self._marked == log.end:
+                self._queue_work.clear()
+                self.is_awake = False
+
+    @property
+    def _marked(self) -> int:
+        return self._checkpoint.mark.offset if self._checkpoint.mark is not None else 0
+
+    async def _flush_log(self) -> None:
+        log = self._commit_log
+        unflushed = _Unflushed(log.end, log.last_record, log.last_timestamp)
+        if log.end > log.flushed:
+            unflushed.paths = log.files.between(log.flushed, log.end)
+        await self._flush(unflushed, self._sync)
+        self._round = None
+
+    async def _flush(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
+        """Do it in a thread, and take note of what is on the disk then."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, how, unflushed)
+        except OSError as e:
+            self.is_broken = True
+            _log.error("%s: the disk refused a flush, no more messages are taken: %s", self._settings.root, e)
+        else:
+            self._note(unflushed)
+
+    def _unflushed(self) -> _Unflushed:
+        """Return all that is not on the disk now."""
+        log = self._commit_log
+        unflushed = _Unflushed(log.end, log.last_record, log.last_timestamp, self._index.end_timestamp)
+        if log.end > log.flushed:
+            unflushed.paths += log.files.between(log.flushed, log.end)
+        for queue in self.dirty_queues:
+            unflushed.add_queue(queue)
+        for file in self._index.dirty:
+            unflushed.index_files.append((file, file.count))
+            unflushed.paths.append(file.file.path)
+        return unflushed
+
+    def _worth_flushing(self) -> _Unflushed:
+        """Return the queues that have enough new pages."""
+        unflushed = _Unflushed(self._commit_log.flushed)
+        pages = self._settings.flush_consume_queue_least_pages
+        for queue in self.dirty_queues:
+            if queue.max_offset * ENTRY_SIZE // PAGE_SIZE - queue.flushed * ENTRY_SIZE // PAGE_SIZE >= pages:
+                unflushed.add_queue(queue)
+        return unflushed
+
+    def _sync(self, unflushed: _Unflushed) -> None:
+        for path in unflushed.paths:
+            self._file_system.sync(path)
+
+    def _write(self, unflushed: _Unflushed) -> None:
+        self._sync(unflushed)
+        self._checkpoint.advance(
+            Mark(unflushed.log_end, unflushed.last_record), unflushed.log_timestamp, unflushed.index_timestamp
+        )
+
+    def _note(self, unflushed: _Unflushed) -> None:
+        log = self._commit_log
+        log.flushed = max(log.flushed, unflushed.log_end)
+        for queue, max_offset in unflushed.queues:
+            queue.flushed = max(queue.flushed, max_offset)
+            if queue.flushed == queue.max_offset:
+                queue.is_dirty = False
+                self.dirty_queues.discard(queue)
+        self._index.dirty -= {file for file, count in unflushed.index_files if file.count == count}

@@ -1,0 +1,336 @@
+"""The index: which messages have a key. A chained hash table in each file.
+
+::
+
+    index/20240229135959123          named by the local time it was made
+
+    pos  size  header
+      0     8  store timestamp of the first message       40 bytes, then 4 for each slot,
+      8     8  store timestamp of the last                then 20 for each entry
+     16     8  commit log offset of the first
+     24     8  commit log offset of the last
+     32     4  slots in use
+     36     4  number of the next entry; the first is 1, entry 0 is never used
+
+    slot     | number of its newest entry 4 |             0: none
+    entry    | hash 4 | commit log offset 8 | seconds since the header's first timestamp 4 | older entry 4 |
+
+A message is indexed under ``topic#key`` for its unique key and each of its keys; the hash is Java's, made
+non-negative, and its slot the remainder by the number of slots. All numbers are big-endian. Two keys can have
+one hash: who asks checks the answer.
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rocket_broker.store.errors import FileSizeMismatch
+from rocket_broker.store.mapped_file import MappedFile, OpenMaps
+from rocket_broker.store.settings import StoreSettings
+from rocket_remoting.java_hash import java_hash
+
+__all__ = ["Index", "IndexFile"]
+
+_HEADER = struct.Struct(">qqqqii")
+_SLOT = struct.Struct(">i")
+_ENTRY = struct.Struct(">iqii")
+_CHUNK_BITS = 16
+_MOST_SECONDS = 2**31 - 1
+_SIZE_SETTINGS = "maxHashSlotNum or maxIndexNum"
+
+
+class IndexFile:
+    """One file of the index.
+
+    Attributes:
+        file: The file.
+        begin_timestamp: Store timestamp of its first message.
+        end_timestamp: Store timestamp of its last message.
+        begin_offset: Commit log offset of its first message.
+        end_offset: Commit log offset of its last message.
+        slots_used: Slots that have entries.
+        count: Number of the next entry.
+    """
+
+    def __init__(self, path: Path, slots: int, entries: int, maps: OpenMaps) -> None:
+        self._slots = slots
+        self._capacity = entries
+        self._entries_start = _HEADER.size + slots * _SLOT.size
+        self.file = MappedFile(path, 0, self._entries_start + entries * _ENTRY.size, maps)
+        self.file.allocated = self._entries_start
+        # Slots are written all over their part of the file, so room for them is made chunk by chunk.
+        self._chunks_allocated = bytearray((self._entries_start >> _CHUNK_BITS) + 1)
+        self.begin_timestamp = self.end_timestamp = 0
+        self.begin_offset = self.end_offset = 0
+        self.slots_used = 0
+        self.count = 1
+
+    def load(self) -> None:
+        """Read the header."""
+        header = _HEADER.unpack_from(self.file.open())
+        self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset = header[:4]
+        self.slots_used = max(header[4], 0)
+        self.count = min(max(header[5], 1), self._capacity)
+        self.file.written_to(self._position(self.count))
+
+    def has_room(self, number: int) -> bool:
+        """Whether so many entries can be added."""
+        return self.count + number <= self._capacity
+
+    def prepare(self, hashes: list[int]) -> None:
+        """Make room for entries, so that `put` cannot fail.
+
+        Raises:
+            StoreFull: The disk has no room.
+        """
+        self._prepare_chunk(0)
+        for key_hash in hashes:
+            self._prepare_chunk(self._slot_position(key_hash) >> _CHUNK_BITS)
+        end = self._position(self.count + len(hashes))
+        if end > self.file.allocated:
+            self.file.allocate(end)
+
+    def put(self, key_hash: int, offset: int, timestamp: int) -> None:
+        """Add an entry, right after `prepare`; a reader sees it when it is complete."""
+        view = self.file.view or self.file.open()
+        number = self.count
+        if number == 1:
+            self.begin_timestamp, self.begin_offset = timestamp, offset
+        slot_position = self._slot_position(key_hash)
+        older: int = _SLOT.unpack_from(view, slot_position)[0]
+        if not 0 < older < number:
+            older = 0
+            self.slots_used += 1
+        seconds = min(max((timestamp - self.begin_timestamp) // 1000, 0), _MOST_SECONDS)
+        _ENTRY.pack_into(view, self._position(number), key_hash, offset, seconds, older)
+        _SLOT.pack_into(view, slot_position, number)
+        self.count = number + 1
+        self.end_timestamp, self.end_offset = timestamp, offset
+
+    def write_header(self) -> None:
+        """Write the header, after entries were added."""
+        self.file.used = True
+        _HEADER.pack_into(
+            self.file.view or self.file.open(),
+            0,
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.slots_used,
+            self.count,
+        )
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Whether messages stored between two times may be in this file."""
+        return begin <= self.end_timestamp and end >= self.begin_timestamp
+
+    def find(self, key_hash: int, limit: int, begin: int, end: int) -> list[int]:
+        """Return commit log offsets under a hash, newest first, of messages stored between two times."""
+        view = self.file.open()
+        found: list[int] = []
+        number: int = _SLOT.unpack_from(view, self._slot_position(key_hash))[0]
+        last = self.count
+        while 0 < number < last and len(found) < limit:
+            entry_hash, offset, seconds, older = _ENTRY.unpack_from(view, self._position(number))
+            timestamp = self.begin_timestamp + seconds * 1000  # rounded down
+            if timestamp + 999 < begin:
+                break
+            if entry_hash == key_hash and timestamp <= end:
+                found.append(offset)
+            last, number = number, older  # a chain only leads to older entries: it can't run in circles
+        return found
+
+    def cut(self, trusted_to: int) -> None:
+        """Take back the entries of messages at or behind an offset of the log, after a crash.
+
+        Any page written lately may be missing or not, so the slots that lead to entries taken back are given
+        the newest entry that is left to them.
+        """
+        view = self.file.open()
+        numbers = range(1, self.count)
+        keep = 1 + bisect_left(
+            numbers, True, key=lambda number: not self._is_trusted(view, number, trusted_to)
+        )
+        slots = array("i")
+        slots.frombytes(view[_HEADER.size : self._entries_start])
+        if sys.byteorder == "little":
+            slots.byteswap()
+        lost = {slot for slot, number in enumerate(slots) if number >= keep} if max(slots) >= keep else set()
+        newest = dict.fromkeys(lost, 0)
+        if lost:
+            entries = view[self._position(1) : self._position(keep)]
+            for number, (key_hash, _, _, _) in enumerate(_ENTRY.iter_unpack(entries), 1):
+                if key_hash % self._slots in lost:
+                    newest[key_hash % self._slots] = number
+        for slot, number in newest.items():
+            _SLOT.pack_into(view, _HEADER.size + slot * _SLOT.size, number)
+        self.slots_used = len(slots) - slots.count(0) - sum(number == 0 for number in newest.values())
+        self._end_with(view, keep)
+
+    def _end_with(self, view: memoryview, count: int) -> None:
+        self.count = count
+        self.file.written_to(self._position(count))
+        if count == 1:
+            self.end_timestamp, self.end_offset = self.begin_timestamp, self.begin_offset
+        else:
+            _, offset, seconds, _ = _ENTRY.unpack_from(view, self._position(count - 1))
+            self.end_timestamp, self.end_offset = self.begin_timestamp + seconds * 1000, offset
+        self.write_header()
+
+    def _is_trusted(self, view: memoryview, number: int, trusted_to: int) -> bool:
+        entry = _ENTRY.unpack_from(view, self._position(number))
+        return any(entry) and self.begin_offset <= entry[1] < trusted_to
+
+    def _prepare_chunk(self, chunk: int) -> None:
+        if not self._chunks_allocated[chunk]:
+            start = chunk << _CHUNK_BITS
+            self.file.allocate_range(start, min(start + (1 << _CHUNK_BITS), self.file.size))
+            self._chunks_allocated[chunk] = 1
+
+    def _slot_position(self, key_hash: int) -> int:
+        return _HEADER.size + key_hash % self._slots * _SLOT.size
+
+    def _position(self, number: int) -> int:
+        return self._entries_start + number * _ENTRY.size
+
+    def __repr__(self) -> str:
+        return f"IndexFile({self.file.path.name}, {self.count - 1} entries)"
+
+
+class Index:
+    """All files of the index; entries go to the last.
+
+    Attributes:
+        files: The files, oldest first.
+        dirty: Files with entries that are not on the disk yet.
+    """
+
+    def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
+        self._settings = settings
+        self._maps = maps
+        self.files: list[IndexFile] = []
+        self.dirty: set[IndexFile] = set()
+
+    def load(self) -> None:
+        """Find the files.
+
+        Raises:
+            FileSizeMismatch: A file was made with other settings.
+        """
+        self.files = []
+        file_system = self._maps.file_system
+        for name in file_system.names(self._settings.index_path):
+            index_file = self._file(name)
+            size = file_system.size(index_file.file.path)
+            if size == 0:
+                index_file.file.remove()
+                continue
+            if size != index_file.file.size:
+                raise FileSizeMismatch(index_file.file.path, size or 0, index_file.file.size, _SIZE_SETTINGS)
+            index_file.load()
+            self.files.append(index_file)
+
+    @property
+    def end_offset(self) -> int:
+        """Commit log offset of the last message indexed, -1 if there is none."""
+        file = self.files[-1] if self.files else None
+        return -1 if file is None or (file.count == 1 and file.end_offset == 0) else file.end_offset
+
+    @property
+    def end_timestamp(self) -> int:
+        """Store timestamp of the last message indexed."""
+        return self.files[-1].end_timestamp if self.files else 0
+
+    def prepare(self, topic: str, unique_key: str, keys: str, now_ms: int) -> list[int]:
+        """Make room for a message's keys and return their hashes, for `put`.
+
+        Raises:
+            StoreFull: The disk has no room. Nothing has changed, as with OSError.
+            OSError: The next file could not be made.
+        """
+        hashes = [_key_hash(topic, key) for key in keys.split(" ") if key] if keys else []
+        if unique_key:
+            hashes.insert(0, _key_hash(topic, unique_key))
+        if hashes:
+            del hashes[self._settings.max_index_num - 1 :]
+            if not self.files or not self.files[-1].has_room(len(hashes)):
+                self._add_file(now_ms)
+            self.files[-1].prepare(hashes)
+        return hashes
+
+    def put(self, hashes: list[int], offset: int, timestamp: int) -> None:
+        """Index a message under the hashes of its keys, right after `prepare`."""
+        if hashes:
+            file = self.files[-1]
+            for key_hash in hashes:
+                file.put(key_hash, offset, timestamp)
+            file.write_header()
+            self.dirty.add(file)
+
+    def find(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
+        """Return commit log offsets, newest first, of messages with a key stored between two times."""
+        key_hash = _key_hash(topic, key)
+        found: list[int] = []
+        for file in reversed(self.files):
+            if file.overlaps(begin, end):
+                found += file.find(key_hash, limit - len(found), begin, end)
+            if file.begin_timestamp < begin or len(found) >= limit:
+                break
+        return found
+
+    def cut(self, trusted_to: int) -> None:
+        """Take back what was indexed of messages at or behind an offset of the log, after a crash."""
+        while self.files and self.files[-1].begin_offset >= trusted_to:
+            self.files.pop().file.remove()
+        if self.files and self.files[-1].end_offset >= trusted_to:
+            self.files[-1].cut(trusted_to)
+
+    def remove_newer(self, timestamp: int) -> None:
+        """Delete the files with messages stored after a time."""
+        for file in [file for file in self.files if file.end_timestamp > timestamp]:
+            self.files.remove(file)
+            file.file.remove()
+
+    def remove_before(self, offset: int) -> int:
+        """Delete files with only messages before an offset of the log, never the last; return how many."""
+        removed = 0
+        while len(self.files) > 1 and self.files[0].end_offset < offset:
+            file = self.files.pop(0)
+            self.dirty.discard(file)
+            file.file.remove()
+            removed += 1
+        return removed
+
+    def _add_file(self, now_ms: int) -> None:
+        index_file = self._file(_file_name(now_ms))
+        while self._maps.file_system.size(index_file.file.path) is not None:
+            now_ms += 1
+            index_file = self._file(_file_name(now_ms))
+        self._maps.create(index_file.file.path, index_file.file.size)
+        if self.files:  # as with Apache's broker: until it has entries it begins where the last one ends
+            index_file.begin_offset = index_file.end_offset = self.files[-1].end_offset
+            index_file.begin_timestamp = index_file.end_timestamp = self.files[-1].end_timestamp
+        self.files.append(index_file)
+
+    def _file(self, name: str) -> IndexFile:
+        settings = self._settings
+        return IndexFile(
+            settings.index_path / name, settings.max_hash_slot_num, settings.max_index_num, self._maps
+        )
+
+    def __repr__(self) -> str:
+        return f"Index({len(self.files)} files)"
+
+
+def _key_hash(topic: str, key: str) -> int:
+    value = abs(java_hash(f"{topic}#{key}"))
+    return value if value < 0x8000_0000 else 0
+
+
+def _file_name(now_ms: int) -> str:
+    moment = datetime.fromtimestamp(now_ms // 1000, tz=UTC).astimezone()
+    return f"{moment:%Y%m%d%H%M%S}{now_ms % 1000:03d}"

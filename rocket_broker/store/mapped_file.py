@@ -1,0 +1,270 @@
+"""Files of one size that are read and written through maps, and the order in which maps are given back.
+
+A `MappedFileQueue` is what the commit log and each consume queue are made of::
+
+    directory/00000000000000000000      bytes            0 …   size - 1
+    directory/00000000000000006000      bytes         size … 2·size - 1
+              └ offset of its first byte, 20 digits
+
+The first files may have been deleted; between the first and the last none is missing.
+"""
+
+import errno
+from collections import deque
+from pathlib import Path
+
+from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt, StoreFull
+from rocket_broker.store.files import PAGE_SIZE, FileSystem
+
+__all__ = ["MappedFile", "MappedFileQueue", "OpenMaps"]
+
+_LARGEST_ALLOCATION = 1024 * 1024
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_TOO_MANY_MAPS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class OpenMaps:
+    """The files that are mapped now: of ten thousand queues only those in use.
+
+    When `limit` is reached, the map that was made first and not used since the last look is given up. Views
+    of it that are still with a reader stay valid: the map goes when the last of them does.
+    """
+
+    def __init__(self, file_system: FileSystem, limit: int = 0) -> None:
+        self.file_system = file_system
+        self.limit = limit or file_system.most_maps()
+        self._mapped: deque[MappedFile] = deque()
+
+    def create(self, path: Path, size: int) -> None:
+        """Make a file of zeros, and its directory if that is missing.
+
+        Raises:
+            StoreFull: The disk has no room.
+            OSError: It could not be made for another reason.
+        """
+        try:
+            self.file_system.make_directory(path.parent)
+            self.file_system.create(path, size)
+        except OSError as e:
+            if e.errno in _FULL:
+                raise StoreFull(path) from e
+            raise
+
+    def open(self, file: "MappedFile") -> memoryview:
+        """Map a file; `file.view` is set."""
+        while len(self._mapped) >= self.limit:
+            self._give_up_one()
+        try:
+            view = self.file_system.map(file.path)
+        except OSError as e:
+            if e.errno not in _TOO_MANY_MAPS or not self._mapped:
+                raise
+            for _ in range(max(1, len(self._mapped) // 2)):
+                self._give_up_one()
+            view = self.file_system.map(file.path)
+        file.view = view
+        self._mapped.append(file)
+        return view
+
+    def close(self, file: "MappedFile") -> None:
+        """Give a file's map up."""
+        if file.view is not None:
+            file.view = None
+            self._mapped.remove(file)
+
+    def __len__(self) -> int:
+        return len(self._mapped)
+
+    def _give_up_one(self) -> None:
+        while True:
+            file = self._mapped.popleft()
+            if not file.used:
+                file.view = None
+                return
+            file.used = False
+            self._mapped.append(file)
+
+
+class MappedFile:
+    """One file.
+
+    Attributes:
+        path: The file.
+        base: Offset of its first byte in its queue.
+        size: Its size.
+        view: Its bytes while it is mapped, else None: `open` maps it.
+        used: Set by whoever uses `view`, so that the map stays.
+        allocated: Bytes up to here have room on the disk: a write beyond may kill the process (`files`).
+    """
+
+    __slots__ = ("allocated", "base", "maps", "path", "size", "used", "view")
+
+    def __init__(self, path: Path, base: int, size: int, maps: OpenMaps) -> None:
+        self.path = path
+        self.base = base
+        self.size = size
+        self.maps = maps
+        self.view: memoryview | None = None
+        self.used = False
+        self.allocated = 0
+
+    def open(self) -> memoryview:
+        """Return the file's bytes; the map is kept while it is in use."""
+        self.used = True
+        return self.view if self.view is not None else self.maps.open(self)
+
+    def allocate(self, end: int, smallest: int = PAGE_SIZE) -> None:
+        """Make sure that writes up to ``end`` succeed; more than asked for, so that this is rare.
+
+        Raises:
+            StoreFull: The disk has no room. Nothing has changed.
+        """
+        if end <= self.allocated:
+            return
+        step = min(max(self.allocated, smallest), _LARGEST_ALLOCATION)
+        goal = min(max(end, self.allocated + step), self.size)
+        try:
+            self.allocate_range(self.allocated, goal)
+        except StoreFull:  # a nearly full disk may have room for what is needed
+            goal = end
+            self.allocate_range(self.allocated, goal)
+        self.allocated = goal
+
+    def allocate_range(self, start: int, end: int) -> None:
+        """Make sure that writes from ``start`` to ``end`` succeed, wherever that is.
+
+        Raises:
+            StoreFull: The disk has no room.
+        """
+        try:
+            self.maps.file_system.allocate(self.path, start, end - start)
+        except OSError as e:
+            if e.errno in _FULL:
+                raise StoreFull(self.path) from e
+            raise
+
+    def written_to(self, position: int) -> None:
+        """Take note that the file's first bytes were written before: they have room, what follows may not."""
+        self.allocated = position - position % PAGE_SIZE
+
+    def clear(self, start: int) -> None:
+        """Make the bytes from ``start`` on zeros, on the disk too."""
+        self.maps.close(self)
+        self.maps.file_system.clear(self.path, start)
+        self.written_to(start)
+
+    def remove(self) -> None:
+        """Delete the file; views of it stay readable."""
+        self.maps.close(self)
+        self.maps.file_system.remove(self.path)
+
+    def __repr__(self) -> str:
+        return f"MappedFile({str(self.path)!r}, size={self.size})"
+
+
+class MappedFileQueue:
+    """Files of one size, one after the other.
+
+    Attributes:
+        directory: Where they are; made with the first of them.
+        file_size: Size of each.
+        setting: The setting that gives the size, for errors.
+        files: The files, by offset.
+    """
+
+    __slots__ = ("directory", "file_size", "files", "maps", "setting")
+
+    def __init__(self, directory: Path, file_size: int, maps: OpenMaps, setting: str) -> None:
+        self.directory = directory
+        self.file_size = file_size
+        self.maps = maps
+        self.setting = setting
+        self.files: list[MappedFile] = []
+
+    @property
+    def first(self) -> int:
+        """Offset of the first byte, 0 when there is no file."""
+        return self.files[0].base if self.files else 0
+
+    @property
+    def end(self) -> int:
+        """Offset behind the last byte of the last file, 0 when there is no file."""
+        return self.files[-1].base + self.file_size if self.files else 0
+
+    def load(self, doubtful_from: int = 0) -> int:
+        """Find the files; return how many were deleted because they were empty, or behind a gap.
+
+        Args:
+            doubtful_from: What lies behind this offset was not known to be on the disk when the machine died:
+            a
+                file there may have vanished, and then those behind it are worth nothing.
+
+        Raises:
+            StoreCorrupt: A name is not an offset, or a file is missing where all were on the disk.
+            FileSizeMismatch: A file has not the size the settings say.
+        """
+        files: list[MappedFile] = []
+        deleted = 0
+        for name in self.maps.file_system.names(self.directory):
+            if name.startswith("."):
+                continue
+            path = self.directory / name
+            size = self.maps.file_system.size(path) or 0
+            if not (name.isdecimal() and len(name) == 20 and int(name) % self.file_size == 0):
+                raise StoreCorrupt(path, 0, f"no file of this store: names are multiples of {self.file_size}")
+            expected = files[-1].base + self.file_size if files else int(name)
+            if int(name) != expected and expected < doubtful_from:
+                raise StoreCorrupt(self.directory / f"{expected:020d}", 0, "this file is missing")
+            if size == 0 or int(name) != expected:
+                self.maps.file_system.remove(path)
+                deleted += 1
+            elif size != self.file_size:
+                raise FileSizeMismatch(path, size, self.file_size, self.setting)
+            else:
+                files.append(MappedFile(path, int(name), size, self.maps))
+        self.files = files
+        return deleted
+
+    def file_at(self, offset: int) -> MappedFile | None:
+        """Return the file that holds an offset."""
+        files = self.files
+        if not files:
+            return None
+        index = (offset - files[0].base) // self.file_size
+        return files[index] if 0 <= index < len(files) else None
+
+    def add(self, base: int) -> MappedFile:
+        """Make the file that begins at ``base``.
+
+        Raises:
+            StoreFull: The disk has no room.
+            OSError: It could not be made for another reason.
+        """
+        path = self.directory / f"{base:020d}"
+        self.maps.create(path, self.file_size)
+        file = MappedFile(path, base, self.file_size, self.maps)
+        self.files.append(file)
+        return file
+
+    def cut(self, end: int) -> int:
+        """Clear what lies behind ``end`` and delete the files that begin there; return how many."""
+        removed = 0
+        while self.files and self.files[-1].base >= end:
+            self.files.pop().remove()
+            removed += 1
+        if self.files and end < self.end:
+            self.files[-1].clear(end - self.files[-1].base)
+        return removed
+
+    def remove_first(self) -> MappedFile:
+        """Delete the oldest file and return it."""
+        file = self.files.pop(0)
+        file.remove()
+        return file
+
+    def between(self, start: int, end: int) -> list[Path]:
+        """Return the files that hold some of the bytes from ``start`` to ``end``."""
+        return [file.path for file in self.files if file.base < end and file.base + self.file_size > start]
+
+    def __repr__(self) -> str:
+        return f"MappedFileQueue({str(self.directory)!r}, {len(self.files)} files of {self.file_size})"

@@ -1,0 +1,335 @@
+"""The store: one commit log with all messages, a consume queue for each queue, and an index of keys.
+
+::
+
+    put ──► commit log ──► consume queue, index ──► arrival listeners        all in one step
+    get ──► consume queue ──► records of the commit log, as views of its maps
+
+Everything runs in one thread, the loop's, so there are no locks; only fsync leaves it (`flush`). A message is
+visible as soon as it is stored. Room on the disk for all three is made before anything is written: a message
+is stored with its entries, or refused.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from rocket_broker.store.checkpoint import Checkpoint
+from rocket_broker.store.commit_log import CommitLog
+from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.errors import StoreClosed, StoreFull
+from rocket_broker.store.files import FileLock, FileSystem, OsFileSystem
+from rocket_broker.store.flush import Flusher
+from rocket_broker.store.index import Index
+from rocket_broker.store.mapped_file import OpenMaps
+from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
+from rocket_broker.store.queue_reader import read
+from rocket_broker.store.queue_table import QueueTable
+from rocket_broker.store.recovery import Recovery, RecoveryReport
+from rocket_broker.store.retention import delete_expired
+from rocket_broker.store.settings import FlushDiskType, StoreSettings
+from rocket_broker.store.time_search import offset_at, stored_at
+from rocket_remoting.clock import Clock
+from rocket_remoting.errors import LocalProtocolError
+from rocket_remoting.properties import MAX_PROPERTIES_LENGTH
+from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+
+__all__ = ["ArrivalListener", "MessageStore"]
+
+_log = logging.getLogger(__name__)
+
+ArrivalListener = Callable[[str, int, int, int, int], None]
+"""Called with topic, queue id, queue offset, tags code and store timestamp of a message that was stored."""
+
+_TRANSACTION_BITS = TRANSACTION_ROLLBACK
+_IN_QUEUES = (TRANSACTION_NOT, TRANSACTION_COMMIT)
+
+
+class MessageStore:
+    """A store in one directory.
+
+    Attributes:
+        settings: What it was told.
+        arrival_listeners: Called for each message, in the step in which it is stored.
+    """
+
+    def __init__(self, settings: StoreSettings, clock: Clock, file_system: FileSystem | None = None) -> None:
+        self.settings = settings
+        self.arrival_listeners: list[ArrivalListener] = []
+        self._clock = clock
+        self._file_system = file_system if file_system is not None else OsFileSystem()
+        maps = OpenMaps(self._file_system, settings.max_open_maps)
+        self._commit_log = CommitLog(settings, maps)
+        self._queues = QueueTable(settings, maps)
+        self._index = Index(settings, maps)
+        self._checkpoint = Checkpoint(settings, self._file_system)
+        self._flusher = Flusher(
+            settings,
+            self._file_system,
+            log=self._commit_log,
+            index=self._index,
+            checkpoint=self._checkpoint,
+        )
+        self._lock: FileLock | None = None
+        self._is_open = False
+        self._is_full = False
+
+    # Life
+
+    def load(self) -> RecoveryReport:
+        """Open the store and bring it in order (`recovery`); messages can be put and got then.
+
+        Raises:
+            StoreError: It is locked, corrupt, of other settings, or the disk is full.
+            OSError: The file system refuses something else.
+        """
+        recovery = Recovery(
+            self.settings,
+            self._file_system,
+            self._clock,
+            log=self._commit_log,
+            queues=self._queues,
+            index=self._index,
+            checkpoint=self._checkpoint,
+        )
+        try:
+            report = recovery.run()
+        except BaseException:
+            if recovery.lock is not None:
+                recovery.lock.release()
+            raise
+        self._lock = recovery.lock
+        for queue in self._queues:
+            if queue.flushed < queue.max_offset:
+                self._note_dirty(queue)
+        self._is_open = True
+        return report
+
+    async def start(self) -> None:
+        """Flush in the background from now on.
+
+        Raises:
+            StoreClosed: `load` comes first.
+        """
+        if not self._is_open:
+            raise StoreClosed(self.settings.root)
+        self._flusher.start()
+
+    async def stop(self) -> None:
+        """Bring everything to the disk and close the store; the next start finds it in order."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        await self._flusher.stop()
+        if not self._flusher.is_broken:
+            self._file_system.remove(self.settings.abort_path)
+            self._file_system.sync(self.settings.checkpoint_path)
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    # Storing
+
+    def put(self, message: StoreMessage) -> PutResult:  # noqa: PLR0911 - a status for each trouble
+        """Store a message: append it, make its entries, call the listeners. It is not on the disk yet.
+
+        A message refused leaves no trace.
+        """
+        if not self._is_open or self._flusher.is_broken:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+        if len(message.body) > self.settings.max_message_size:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL)
+        if len(message.properties) > MAX_PROPERTIES_LENGTH:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)
+        now = self._clock.now_ms()
+        try:
+            return self._store(message, now)
+        except LocalProtocolError as e:
+            _log.warning("message refused: %s", e)
+            return PutResult(PutStatus.MESSAGE_ILLEGAL)
+        except StoreFull as e:
+            if not self._is_full:
+                _log.error("messages are refused: %s", e)
+            self._is_full = True
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+        except OSError as e:
+            _log.error("message refused, a file could not be made: %s", e)
+            return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)
+
+    def put_all(self, messages: Sequence[StoreMessage]) -> list[PutResult]:
+        """Store messages one after the other."""
+        return [self.put(message) for message in messages]
+
+    async def await_flush(self, result: PutResult) -> PutStatus:
+        """Return the status of a message when its sender may be told.
+
+        Under SYNC_FLUSH that is when it is on the disk, unless the message did not want that; all who wait
+        share one fsync.
+        """
+        if (
+            result.status is PutStatus.OK
+            and result.wait_store_ok
+            and self.settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+            and not await self._flusher.wait_for(result.commit_log_offset + result.size)
+        ):
+            return PutStatus.FLUSH_DISK_TIMEOUT
+        return result.status
+
+    def _store(self, message: StoreMessage, now: int) -> PutResult:
+        topic, queue_id, log = message.topic, message.queue_id, self._commit_log
+        transaction = message.sys_flag & _TRANSACTION_BITS
+        queue: ConsumeQueue | None = None
+        queue_offset = 0
+        hashes: list[int] = []
+        if transaction in _IN_QUEUES:
+            queue = self._queues.find((topic, queue_id)) or self._queues.add(topic, queue_id)
+            queue.prepare()
+            queue_offset = queue.max_offset
+        if transaction != TRANSACTION_ROLLBACK and self.settings.message_index_enable:
+            hashes = self._index.prepare(topic, message.unique_key, message.keys, now)
+
+        size = log.append(message, queue_offset, now)
+
+        offset = log.last_record
+        if hashes:
+            self._index.put(hashes, offset, now)
+        if queue is not None:
+            queue.append(offset, size, message.tags_code)
+            if not queue.is_dirty:
+                self._note_dirty(queue)
+        if not self._flusher.is_awake:
+            self._flusher.wake()
+        if self._is_full:
+            self._is_full = False
+            _log.warning("the disk has room again, messages are taken")
+        if queue is not None and self.arrival_listeners:
+            self._call_listeners(message, queue_offset, now)
+        return PutResult(PutStatus.OK, offset, size, queue_offset, now, message.wait_store_ok)
+
+    def _note_dirty(self, queue: ConsumeQueue) -> None:
+        queue.is_dirty = True
+        self._flusher.dirty_queues.add(queue)
+
+    def _call_listeners(self, message: StoreMessage, queue_offset: int, now: int) -> None:
+        for listener in self.arrival_listeners:
+            try:
+                listener(message.topic, message.queue_id, queue_offset, message.tags_code, now)
+            except Exception:  # the message is stored, whatever a listener makes of it
+                _log.exception("an arrival listener failed")
+
+    # Reading
+
+    def get(  # noqa: PLR0917 - made for every pull; keywords cost
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_count: int,
+        max_bytes: int,
+        tag_codes: frozenset[int] | None = None,
+    ) -> GetResult:
+        """Read messages of a queue from an offset on: the first that matches, and more within the limits.
+
+        Args:
+            topic: The queue's topic.
+            queue_id: The queue.
+            offset: Where to begin.
+            max_count: Most messages.
+            max_bytes: Most bytes, but one message at least.
+            tag_codes: Only messages whose tags have one of these hashes; None: all.
+        """
+        queue = self._queues.find((topic, queue_id))
+        if queue is None:
+            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        return read(self._commit_log, queue, offset, max_count, max_bytes, tag_codes)
+
+    def consume_queue_entries(
+        self, topic: str, queue_id: int, offset: int, limit: int
+    ) -> Iterator[tuple[int, int, int, int]]:
+        """Yield offset, commit log offset, size and tags code of at most ``limit`` messages."""
+        queue = self._queues.find((topic, queue_id))
+        if queue is not None:
+            for number, entry in enumerate(queue.entries(offset, limit), offset):
+                yield number, *entry
+
+    def message_at(self, commit_log_offset: int, size: int | None = None) -> memoryview | None:
+        """Return the record at an offset of the commit log, None if none begins there.
+
+        An offset that comes from outside must be given without a size: then it is checked that a record is
+        there.
+        """
+        if size is None:
+            return self._commit_log.record_at(commit_log_offset)
+        return self._commit_log.record(commit_log_offset, size)
+
+    def query(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[memoryview]:
+        """Return the records of messages that may have a key, oldest first, stored between two times.
+
+        Other keys may have the same hash, and then their messages are among them: who asks looks at the
+        properties, as Apache's clients do.
+        """
+        limit = min(max_count, self.settings.max_msgs_num_batch)
+        offsets = sorted(set(self._index.find(topic, key, limit, begin_ms, end_ms)))
+        records = map(self._commit_log.record_at, offsets)
+        return [record for record in records if record is not None]
+
+    # What is there
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset of a queue's first message, 0 if there is no queue."""
+        queue = self._queues.find((topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the offset that a queue's next message will have, 0 if there is no queue."""
+        queue = self._queues.find((topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the offset of the message stored nearest to a time, as brokers before 5.0 do."""
+        queue = self._queues.find((topic, queue_id))
+        return offset_at(self._commit_log, queue, timestamp_ms) if queue is not None else 0
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """Return when a message was stored, -1 if there is no such message."""
+        queue = self._queues.find((topic, queue_id))
+        return stored_at(self._commit_log, queue, offset) if queue is not None else -1
+
+    def topics_with_queues(self) -> dict[str, list[int]]:
+        """Return each topic's queue ids: those that something was stored in."""
+        return self._queues.topics()
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        """Offset of the first record of the commit log."""
+        return self._commit_log.first
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        """Offset the next record will have."""
+        return self._commit_log.end
+
+    @property
+    def index_end(self) -> tuple[int, int]:
+        """Store timestamp and commit log offset of the last message indexed; (0, 0) if there is none."""
+        return self._index.end_timestamp, max(0, self._index.end_offset)
+
+    # Deleting
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic's queues; its messages stay in the commit log until that is deleted.
+
+        Everything is brought to the disk first, so that no crash brings the queues back.
+
+        Raises:
+            OSError: The disk refused. Nothing is deleted then.
+        """
+        self._flusher.flush_all()
+        for queue in self._queues.remove(topic):
+            self._flusher.dirty_queues.discard(queue)
+
+    def delete_expired(self, before_ms: int) -> int:
+        """Delete the commit log's files last written before a time and return how many; see `retention`."""
+        return delete_expired(self._commit_log, self._queues, self._index, before_ms)
+
+    def __repr__(self) -> str:
+        return f"MessageStore({str(self.settings.root)!r}, {self._commit_log}, {self._queues})"

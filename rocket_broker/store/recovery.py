@@ -1,0 +1,342 @@
+"""How a store is opened, after an orderly end as after a crash.
+
+1. The lock file is locked: nobody else has the store open.
+2. If there is no abort file the broker ended in order. The abort file is made.
+3. The checkpoint is read: its mark, and Apache's timestamps.
+4. The commit log's files are found.
+5. It is settled up to where the log and what was derived from it are known to be on the disk (*trusted*):
+
+   - up to the mark, if there is one and a record begins there; - otherwise Apache's broker wrote the store:
+   after an orderly end all is trusted; after a crash what lies before the
+     last file that was begun before the checkpoint's timestamps.
+
+6. The consume queues are opened; entries of messages that are not trusted are taken back. 7. The index is
+opened; likewise. 8. The log is read from where trust ends, or from the last message that has a queue entry if
+that is earlier; in a
+   store of Apache's that ended in order, from the third-last file. Record by record, as long as they are
+   whole and their check sums right, queue entries and index entries are made where they are missing.
+9. What follows the last whole record is cut off, from the log and from what was derived from it.
+10. Each queue begins with its first message that the log still has.
+11. The checkpoint gets a mark, if it had none that was right.
+
+A message acknowledged after a flush lies before the mark or is whole: it is found. A message torn by the
+crash is cut off with all behind it: none of those was acknowledged. Queues and index hold exactly the
+messages of the log.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rocket_broker.store.checkpoint import Checkpoint, Mark
+from rocket_broker.store.commit_log import CommitLog, LogWalk, is_blank
+from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.files import FileLock, FileSystem
+from rocket_broker.store.index import Index
+from rocket_broker.store.queue_table import QueueTable
+from rocket_broker.store.settings import StoreSettings
+from rocket_remoting.clock import Clock
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.java_hash import java_hash
+from rocket_remoting.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    decode_properties,
+)
+from rocket_remoting.record import RecordHeader, peek_record
+from rocket_remoting.sys_flag import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_NOT,
+    TRANSACTION_ROLLBACK,
+    transaction_value,
+)
+from rocket_remoting.topics import SCHEDULE_TOPIC
+
+__all__ = ["Recovery", "RecoveryReport"]
+
+_log = logging.getLogger(__name__)
+
+_EVERYTHING = 2**63 - 1
+_FILES_READ = 3
+"""So many of the last files are read after an orderly end, as Apache's brokers do."""
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a store found and did.
+
+    Attributes:
+        ended_in_order: Whether the broker before had been stopped, and not killed.
+        trusted_to: Offset of the log before which all was known to be on the disk.
+        read_from: Where reading the log began.
+        end: Where the log ends now.
+        records: Whole records read.
+        torn: What stood behind the end and was cut off; empty if nothing did.
+        files_deleted: Files of the log behind its end.
+        queues: Consume queues.
+        entries_taken_back: Queue entries of messages that the log does not have.
+        entries_added: Queue entries made from the log.
+        messages_indexed: Messages whose keys were indexed anew.
+        milliseconds: How long it took.
+    """
+
+    ended_in_order: bool = True
+    trusted_to: int = 0
+    read_from: int = 0
+    end: int = 0
+    records: int = 0
+    torn: str = ""
+    files_deleted: int = 0
+    queues: int = 0
+    entries_taken_back: int = 0
+    entries_added: int = 0
+    messages_indexed: int = 0
+    milliseconds: int = 0
+
+    def __str__(self) -> str:
+        how = "stopped in order" if self.ended_in_order else "killed"
+        parts = [
+            f"the broker before was {how}",
+            f"read {self.records} messages from {self.read_from} to the end at {self.end}",
+            f"{self.queues} queues, {self.entries_taken_back} entries taken back, {self.entries_added} added",
+            f"{self.messages_indexed} messages indexed",
+        ]
+        if self.torn:
+            parts.append(f"cut off a torn end ({self.torn})")
+        if self.files_deleted:
+            parts.append(f"deleted {self.files_deleted} files behind the end")
+        return "; ".join(parts) + f"; {self.milliseconds} ms"
+
+
+class Recovery:
+    """Opens the parts of a store. They are as the log says when `run` returns.
+
+    Attributes:
+        lock: The lock, once it is held.
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        file_system: FileSystem,
+        clock: Clock,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: Index,
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.lock: FileLock | None = None
+        self._settings = settings
+        self._file_system = file_system
+        self._clock = clock
+        self._commit_log = log
+        self._queues = queues
+        self._index = index
+        self._checkpoint = checkpoint
+        self._report = RecoveryReport()
+        self._makes_all_queues = False
+        self._gap_seen = False
+
+    def run(self) -> RecoveryReport:
+        """Open the store.
+
+        Raises:
+            StoreError: It is locked, corrupt, of other settings, or the disk is full.
+            OSError: The file system refuses something else.
+        """
+        begin = self._clock.now_ms()
+        report, log, queues, checkpoint = self._report, self._commit_log, self._queues, self._checkpoint
+        # 1.
+        self._file_system.make_directory(self._settings.root)
+        self.lock = self._file_system.lock(self._settings.lock_path)
+        # 2.
+        aborted = self._file_system.size(self._settings.abort_path) is not None
+        if not aborted:
+            self._file_system.create(self._settings.abort_path, 0)
+        # 3.
+        checkpoint.load()
+        report.ended_in_order = not aborted and not (
+            checkpoint.is_blank and self._file_system.names(self._settings.commit_log_path)
+        )
+        # 4.
+        mark = checkpoint.mark
+        report.files_deleted = log.load(_EVERYTHING if mark is None else mark.offset)
+        # 5.
+        if mark is not None and not self._fits(mark):
+            mark = None
+        report.trusted_to = self._trusted_to(mark)
+        # 6.
+        report.entries_taken_back = queues.load(report.trusted_to)
+        # 7.
+        self._index.load()
+        if mark is not None or not log.files.files:
+            self._index.cut(report.trusted_to)
+        elif not report.ended_in_order:
+            self._index.remove_newer(checkpoint.index_timestamp)
+        # 8.
+        self._read(mark)
+        # 9.
+        self._cut()
+        # 10.
+        for queue in queues:
+            queue.correct_min_offset(log.first)
+        # 11.
+        log.flushed = min(report.trusted_to, log.end)
+        if mark is None:
+            checkpoint.set_mark(
+                Mark(log.end, log.last_record) if report.ended_in_order else Mark(log.first, -1)
+            )
+        report.queues = len(queues)
+        report.milliseconds = self._clock.now_ms() - begin
+        _log.log(
+            logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", self._settings.root, report
+        )
+        return report
+
+    def _fits(self, mark: Mark) -> bool:
+        """Whether the log is the one that the mark was made for, and still reaches to it."""
+        log = self._commit_log
+        if mark.offset == log.first:
+            return True
+        file = log.files.file_at(mark.last_record)
+        if file is None:
+            return False
+        try:
+            record = peek_record(file.open(), mark.last_record - file.base)
+        except RemoteProtocolError:
+            return False
+        end = mark.last_record + record.total_size
+        return record.commit_log_offset == mark.last_record and (
+            mark.offset == end or (mark.offset == file.base + file.size and is_blank(file, end))
+        )
+
+    def _trusted_to(self, mark: Mark | None) -> int:
+        files = self._commit_log.files.files
+        if mark is not None or not files:
+            return mark.offset if mark is not None else 0
+        if self._report.ended_in_order:
+            return _EVERYTHING
+        for file in reversed(files):
+            try:
+                record = peek_record(file.open())
+            except RemoteProtocolError:
+                continue
+            if 0 < record.store_timestamp <= self._checkpoint.recovery_timestamp:
+                return file.base
+        return files[0].base
+
+    def _read(self, mark: Mark | None) -> None:
+        """Read the log to its end and make what is missing."""
+        log, report = self._commit_log, self._report
+        log.last_timestamp = self._checkpoint.log_timestamp
+        if mark is not None:
+            log.last_record = mark.last_record
+        self._makes_all_queues = not len(self._queues)
+        report.read_from = self._read_from()
+        report.end = self._read_whole_records(report.read_from)
+        if mark is not None and report.end < mark.offset:
+            # What was whole on the disk is damaged. Those messages are lost, but not what follows them.
+            _log.error("%s at %d: %s", self._settings.commit_log_path, report.end, report.torn)
+            report.end = self._read_whole_records(mark.offset)
+
+    def _read_from(self) -> int:
+        log = self._commit_log
+        start = self._report.trusted_to
+        if start == _EVERYTHING:
+            files = log.files.files
+            start = files[max(0, len(files) - _FILES_READ)].base
+        return max(log.first, min(start, max((queue.max_physical for queue in self._queues), default=0)))
+
+    def _read_whole_records(self, start: int) -> int:
+        """Read up to the first record that is not whole and return where that is."""
+        log, report = self._commit_log, self._report
+        walk = LogWalk(log, start, check_crc=self._settings.check_crc_on_recover)
+        for record in walk:
+            self._derive(record)
+            report.records += 1
+            if record.commit_log_offset > log.last_record:
+                log.last_record, log.last_timestamp = record.commit_log_offset, record.store_timestamp
+        report.torn = walk.torn
+        return walk.end
+
+    def _derive(self, record: RecordHeader) -> None:
+        """Make a message's entries where they are missing."""
+        transaction = transaction_value(record.sys_flag)
+        queue = self._queue(record) if transaction in (TRANSACTION_NOT, TRANSACTION_COMMIT) else None
+        needs_entry = queue is not None and record.queue_offset >= queue.max_offset
+        needs_index = (
+            self._settings.message_index_enable
+            and transaction != TRANSACTION_ROLLBACK
+            and record.commit_log_offset > self._index.end_offset
+        )
+        if needs_entry or needs_index:
+            properties = decode_properties(record.properties)
+            if queue is not None and needs_entry:
+                self._close_gap(queue, record)
+                self._add_entry(queue, record, properties)
+            if needs_index:
+                self._add_to_index(record, properties)
+
+    def _queue(self, record: RecordHeader) -> ConsumeQueue | None:
+        """Return the message's queue; None if its entries were on the disk, and it has been deleted."""
+        if record.commit_log_offset >= self._report.trusted_to or self._makes_all_queues:
+            return self._queues.add(record.topic, record.queue_id)
+        return self._queues.find((record.topic, record.queue_id))
+
+    def _close_gap(self, queue: ConsumeQueue, record: RecordHeader) -> None:
+        """Make the entries between a queue's last one and a message that is not the next.
+
+        Entries that should have been on the disk are missing, so the whole log is read for all queues, once.
+        """
+        if record.queue_offset == queue.max_offset:
+            return
+        if not self._gap_seen:
+            self._gap_seen = True
+            _log.warning("%s: entries are missing, reading the whole commit log for them", queue)
+            for earlier in LogWalk(self._commit_log, self._commit_log.first, check_crc=False):
+                if earlier.commit_log_offset >= record.commit_log_offset:
+                    break
+                self._restore_entry(earlier)
+        queue.fill_to(record.queue_offset)
+
+    def _restore_entry(self, record: RecordHeader) -> None:
+        if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+            queue = self._queues.find((record.topic, record.queue_id))
+            if queue is not None and record.queue_offset >= queue.max_offset:
+                queue.fill_to(record.queue_offset)
+                self._add_entry(queue, record, decode_properties(record.properties))
+
+    def _add_entry(self, queue: ConsumeQueue, record: RecordHeader, properties: Mapping[str, str]) -> None:
+        queue.prepare()
+        queue.append(record.commit_log_offset, record.total_size, self._tags_code(record, properties))
+        self._report.entries_added += 1
+
+    def _tags_code(self, record: RecordHeader, properties: Mapping[str, str]) -> int:
+        level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
+        if record.topic == SCHEDULE_TOPIC and level.isdecimal() and int(level) > 0:
+            levels = self._settings.delay_levels
+            return levels.deliver_at(levels.bounded(int(level)), record.store_timestamp)
+        tags = properties.get(PROPERTY_TAGS)
+        return java_hash(tags) if tags else 0
+
+    def _add_to_index(self, record: RecordHeader, properties: Mapping[str, str]) -> None:
+        hashes = self._index.prepare(
+            record.topic,
+            properties.get(PROPERTY_UNIQUE_KEY, ""),
+            properties.get(PROPERTY_KEYS, ""),
+            record.store_timestamp,
+        )
+        if hashes:
+            self._index.put(hashes, record.commit_log_offset, record.store_timestamp)
+            self._report.messages_indexed += 1
+
+    def _cut(self) -> None:
+        """Leave nothing behind the last whole record."""
+        end = self._report.end
+        self._report.files_deleted += self._commit_log.cut(end)
+        for queue in self._queues:
+            self._report.entries_taken_back += queue.cut(end)
+        self._index.cut(end)
