@@ -263,7 +263,7 @@ class Admin:
     async def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True
     ) -> Mapping[MessageQueue, int]:
-        """The group's members go on with the messages stored from that time on; -1: with what comes from now on.
+        """The group's members go on with the messages stored from that time on.
 
         Args:
             group: Whose members must be online.
@@ -287,7 +287,7 @@ class Admin:
         """The message whose record the id points at.
 
         Raises:
-            RemoteProtocolError: The text is no such id; for the id a producer gave, use `query_by_unique_key`.
+            RemoteProtocolError: The text is no such id; the id a producer gave is for `query_by_unique_key`.
             ResponseError: The broker has no such record any more.
         """
         self._life.require_running()

@@ -1,7 +1,8 @@
 """How a group's members share a topic's queues.
 
-Every member computes the whole division by itself, from the same sorted lists, and keeps its own share; so a
-strategy is a pure function of (group, own client id, queues, member ids). Members must all use the same one.
+Every member computes the whole division by itself, from the same sorted lists, and keeps its own share;
+so a strategy is a pure function of (group, own client id, queues, member ids). Members must all use the
+same one.
 
 This module does no I/O.
 """
@@ -44,7 +45,7 @@ def averagely_by_circle(
 
 
 class ByConfig:
-    """Always the queues that were given; topics none of them belongs to (the retry topic) are shared averagely."""
+    """Always the queues that were given; other topics (the retry topic) are shared averagely."""
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
         self._queues = frozenset(queues)

@@ -92,8 +92,8 @@ class RocketClient:
 
     def __repr__(self) -> str:
         return (
-            f"<RocketClient {self.client_id} producers={list(self.producers)} consumers={list(self.consumers)} "
-            f"{self.name_servers!r}>"
+            f"<RocketClient {self.client_id} producers={list(self.producers)}"
+            f" consumers={list(self.consumers)} {self.name_servers!r}>"
         )
 
     # Members

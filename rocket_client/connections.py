@@ -1,7 +1,7 @@
 """One connection per address, made when first needed and again after it was lost.
 
-Callers that need the same address at the same time share one attempt. `introduce` runs on each new connection before
-anybody uses it: brokers must know a group from a heartbeat before they serve its pulls.
+Callers that need the same address at the same time share one attempt. `introduce` runs on each new
+connection before anybody uses it: brokers must know a group from a heartbeat before they serve its pulls.
 """
 
 import asyncio

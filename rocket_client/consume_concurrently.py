@@ -1,8 +1,9 @@
 """Concurrent consumption: listener calls in no particular order, at most `concurrency` at once.
 
-Calls are made by workers, each a task that takes one batch after the other from a common queue. One worker is enough
-as long as the listener never waits; so a further one starts only when batches are left after every worker has come to
-wait inside its call. A fast listener thus costs no task per message, a slow one gets all the calls it may have.
+Calls are made by workers, each a task that takes one batch after the other from a common queue. One
+worker is enough as long as the listener never waits; so a further one starts only when batches are left
+after every worker has come to wait inside its call. A fast listener thus costs no task per message, a
+slow one gets all the calls it may have.
 
 ::
 
@@ -29,10 +30,9 @@ from rocket_client.listener import (
     RetryLater,
     Success,
 )
-from rocket_client.offsets import OffsetStore
+from rocket_client.membership import Membership
 from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.send_back import DEAD_LETTER, DEFAULT_MAX_RECONSUME_TIMES, SendBack
-from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.message import MessageExt
 
@@ -53,26 +53,23 @@ class ConcurrentConsumption:
 
     def __init__(
         self,
-        group: str,
+        member: Membership,
         listener: ConcurrentListener,
-        settings: PushConsumerSettings,
-        offsets: OffsetStore,
         send_back: SendBack | None,
         process_queues: Callable[[], Collection[ProcessQueue]],
     ) -> None:
-        """Not started yet.
+        """Ready for queues.
 
         Args:
-            group: The consumer group.
+            member: Whose messages.
             listener: What is called.
-            settings: The consumer's.
-            offsets: Where settled offsets go.
             send_back: Where failed messages go; None: nowhere, as in broadcasting.
             process_queues: All that are assigned now, to look for calls that take too long.
         """
-        self._group = group
+        settings = member.settings
+        self._group = member.group
+        self._offsets = member.offsets
         self._listener = listener
-        self._offsets = offsets
         self._send_back = send_back
         self._process_queues = process_queues
         self._batch_size = settings.consume_message_batch_max_size
@@ -84,7 +81,7 @@ class ConcurrentConsumption:
         self._contexts: dict[ProcessQueue, ConsumeContext] = {}
         self._work: deque[_Batch] = deque()
         self._workers: set[asyncio.Task[None]] = set()
-        # Workers that will run without being woken by anything but the loop: just started, or letting others run.
+        # Workers that run at the loop's next turn: just started, or letting others run.
         self._ready = 0
         self._burst = 1
         self._look_scheduled = False
@@ -170,7 +167,7 @@ class ConcurrentConsumption:
     async def _consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         process_queue.begin(messages, self._loop.time())
         try:
-            outcome = await self._listener(messages, self._contexts[process_queue])
+            outcome: object = await self._listener(messages, self._contexts[process_queue])
         except asyncio.CancelledError:
             if self._stopped:
                 raise
@@ -209,7 +206,7 @@ class ConcurrentConsumption:
         self,
         process_queue: ProcessQueue,
         messages: list[MessageExt],
-        outcome: ConcurrentOutcome | Sequence[ConcurrentOutcome],
+        outcome: object,
     ) -> None:
         outcomes = self._outcomes(messages, outcome)
         # A message that expired meanwhile has been sent back already.
@@ -227,16 +224,16 @@ class ConcurrentConsumption:
             self._returns.add(task)
             task.add_done_callback(self._returns.discard)
 
-    def _outcomes(
-        self, messages: Sequence[MessageExt], outcome: ConcurrentOutcome | Sequence[ConcurrentOutcome]
-    ) -> Sequence[ConcurrentOutcome]:
+    def _outcomes(self, messages: Sequence[MessageExt], outcome: object) -> Sequence[ConcurrentOutcome]:
         if isinstance(outcome, Success):
             done = len(messages) if outcome.ack_index is None else outcome.ack_index + 1
             return [SUCCESS if index < done else RetryLater() for index in range(len(messages))]
         if isinstance(outcome, RetryLater | Reject):
             return [outcome] * len(messages)
         if isinstance(outcome, Sequence) and len(outcome) == len(messages):
-            return outcome
+            said = [one for one in outcome if isinstance(one, ConcurrentOutcome)]
+            if len(said) == len(messages):
+                return said
         error = TypeError(
             f"a concurrent listener returns Success, RetryLater, Reject, None or one of them for each of its "
             f"{len(messages)} messages, not {outcome!r}"
@@ -244,7 +241,7 @@ class ConcurrentConsumption:
         return [self._failed(messages, error)] * len(messages)
 
     async def _return(
-        self, process_queue: ProcessQueue, failed: list[tuple[MessageExt, ConcurrentOutcome]]
+        self, process_queue: ProcessQueue, failed: Sequence[tuple[MessageExt, ConcurrentOutcome]]
     ) -> None:
         again: list[MessageExt] = []
         for message, said in failed:

@@ -2,9 +2,9 @@
 
 ::
 
-    clustering      a queue is consumed only while the broker's lock on it counts: renewed every 20 s, for 30 s
+    clustering      a queue is consumed only while the broker's lock on it counts (30 s, renewed every 20 s)
     Success         settled, the next messages follow
-    Suspend,        the queue waits (1 s), then the same messages come again with one more in `reconsume_times`;
+    Suspend,        the queue waits (1 s), then the same messages come again, `reconsume_times` one higher;
     exception       nothing behind them is consumed
     Reject, or      sent to the dead letter topic, settled; if that fails, the queue waits
     too often       (too often: reconsume times ≥ max; unlimited unless set)
@@ -18,18 +18,15 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rocket_client.client import cancel
 from rocket_client.listener import (
-    SUCCESS,
     ConsumeContext,
     OrderlyListener,
-    OrderlyOutcome,
     Reject,
     Success,
     Suspend,
 )
-from rocket_client.offsets import OffsetStore
+from rocket_client.membership import Membership
 from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.send_back import SendBack
-from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.message import MessageExt
 
@@ -47,26 +44,23 @@ class OrderlyConsumption:
 
     def __init__(
         self,
-        group: str,
+        member: Membership,
         listener: OrderlyListener,
-        settings: PushConsumerSettings,
-        offsets: OffsetStore,
         send_back: SendBack | None,
         lock: Callable[[ProcessQueue], Awaitable[bool]] | None,
     ) -> None:
         """Ready for queues.
 
         Args:
-            group: The consumer group.
+            member: Whose messages.
             listener: What is called.
-            settings: The consumer's.
-            offsets: Where settled offsets go.
             send_back: Where dead letters go; None: nowhere, as in broadcasting.
             lock: Asks the broker for a queue's lock; None: no locks, as in broadcasting.
         """
-        self._group = group
+        settings = member.settings
+        self._group = member.group
+        self._offsets = member.offsets
         self._listener = listener
-        self._offsets = offsets
         self._send_back = send_back
         self._lock = lock
         self._batch_size = settings.consume_message_batch_max_size
@@ -109,7 +103,7 @@ class OrderlyConsumption:
 
     async def _drive(self, process_queue: ProcessQueue, context: ConsumeContext, driver: "_Driver") -> None:
         calls, lock_retry = 0, FIRST_LOCK_RETRY
-        while not (process_queue.dropped or self._stopped):
+        while not self._is_over(process_queue):
             if not process_queue.has_waiting:
                 driver.arrival.clear()
                 await driver.arrival.wait()
@@ -120,7 +114,7 @@ class OrderlyConsumption:
                 continue
             lock_retry = FIRST_LOCK_RETRY
             async with self._permits:
-                if process_queue.dropped or self._stopped:
+                if self._is_over(process_queue):
                     return
                 pause = await self._consume(process_queue, context)
             calls += 1
@@ -128,6 +122,9 @@ class OrderlyConsumption:
                 await asyncio.sleep(min(max(pause, MIN_SUSPEND), MAX_SUSPEND))
             elif calls % _CALLS_IN_A_ROW == 0:
                 await asyncio.sleep(0)
+
+    def _is_over(self, process_queue: ProcessQueue) -> bool:
+        return process_queue.dropped or self._stopped
 
     async def _is_locked(self, process_queue: ProcessQueue) -> bool:
         if self._lock is None or not process_queue.lock_expired(self._loop.time(), self._lock_lives):
@@ -139,11 +136,9 @@ class OrderlyConsumption:
         messages = process_queue.take(self._batch_size)
         process_queue.begin((), self._loop.time())
         try:
-            outcome = await self._listener(messages, context)
-            if outcome is None:
-                outcome = SUCCESS
+            outcome: object = await self._listener(messages, context)
         except asyncio.CancelledError:
-            if self._stopped or process_queue.dropped:
+            if self._is_over(process_queue):
                 raise
             outcome = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
         except Exception as error:
@@ -155,7 +150,8 @@ class OrderlyConsumption:
     def _failed(self, messages: Sequence[MessageExt], error: Exception) -> Suspend:
         first = messages[0]
         _LOG.warning(
-            "group %s: the listener failed with %d message(s) of topic %s, first %s of queue %d at offset %d, time %d",
+            "group %s: the listener failed with %d message(s) of topic %s,"
+            " first %s of queue %d at offset %d, time %d",
             self._group,
             len(messages),
             first.topic,
@@ -168,9 +164,9 @@ class OrderlyConsumption:
         return Suspend(cause=error)
 
     async def _resolve(
-        self, process_queue: ProcessQueue, messages: list[MessageExt], outcome: OrderlyOutcome
+        self, process_queue: ProcessQueue, messages: list[MessageExt], outcome: object
     ) -> float | None:
-        if isinstance(outcome, Success):
+        if outcome is None or isinstance(outcome, Success):
             self._settle(process_queue, messages)
             return None
         if not isinstance(outcome, Suspend | Reject):
@@ -204,7 +200,7 @@ class OrderlyConsumption:
             await self._send_back.dead_letter(message, cause)
         except RemotingError as error:
             _LOG.warning(
-                "group %s: message %s of topic %s could not be sent to the dead letter topic, its queue waits: %s",
+                "group %s: message %s of topic %s is no dead letter yet, its queue waits: %s",
                 self._group,
                 message.msg_id,
                 message.topic,

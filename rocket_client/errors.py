@@ -4,7 +4,7 @@
 
     RemotingError
     └── ClientError
-        ├── ClientStateError        .state      used before it was started, after it was shut down, or started twice
+        ├── ClientStateError        .state      used before it was started or after its end, or started twice
         ├── GroupInUseError         .group      the group is registered already under the same client id
         ├── IllegalMessageError     .topic      the message cannot be sent as it is; nothing was written
         │   └── MessageTooLargeError    .size .limit
@@ -13,9 +13,10 @@
         ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
         └── SendError               .topic .brokers .attempts .causes
             ├── SendRejectedError   .code .remark   the broker refused, with a code that is not worth a retry
-            └── SendTimeoutError    .timeout        the time for the whole send ran out; the message may be stored
+            └── SendTimeoutError    .timeout        the time for the whole send ran out; it may be stored
 
-A `SendError` tells every attempt: `brokers` and `causes` run in parallel, the last cause is also `__cause__`.
+A `SendError` tells every attempt: `brokers` and `causes` run in parallel, the last cause is also
+`__cause__`.
 """
 
 from collections.abc import Sequence

@@ -5,8 +5,9 @@
     latency of the last send, ms        50   100    550    1000     2000     3000    15000
     the broker is avoided for, ms        0     0  30000   60000   120000   180000   600000
 
-The entry that counts is the last one not above the latency; below the first there is none. A failed send counts
-as `ISOLATION_MS` = 30 s, and so takes its broker out for ten minutes. A broker nothing is known of is available.
+The entry that counts is the last one not above the latency; below the first there is none. A failed send
+counts as `ISOLATION_MS` = 30 s, and so takes its broker out for ten minutes. A broker nothing is known of
+is available.
 
 This module does no I/O; times are milliseconds of the clock it is given.
 """

@@ -5,8 +5,8 @@
     10.0.0.7@4711#9f1c03aa[@unit]
     └ ip     └ instance name
 
-Unset, the instance name is the process id and a random part, so that neither containers sharing an address and a
-process id nor two event loops of one process are taken for one member.
+Unset, the instance name is the process id and a random part, so that neither containers sharing an
+address and a process id nor two event loops of one process are taken for one member.
 """
 
 import os

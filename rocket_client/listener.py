@@ -2,15 +2,15 @@
 
 ::
 
-    listen_concurrently   Success(ack_index)  the messages up to that index are done (None: all), later ones failed
-                          RetryLater(level)   to be delivered again after a delay; level 0 grows with each redelivery
+    listen_concurrently   Success(ack_index)  the messages up to that index (None: all) are done, later ones failed
+                          RetryLater(level)   to be delivered again after a delay; level 0 grows each time
                           Reject(cause)       to the dead letter topic at once
     listen_orderly        Success()           done
                           Suspend(seconds)    the queue waits, then the same messages come again
                           Reject(cause)       to the dead letter topic at once, and the queue goes on
 
-Returning None is `Success()`. An exception is `RetryLater` or `Suspend` with the exception as its cause, and logged.
-A concurrent listener may return a list with one outcome for each message of its batch.
+Returning None is `Success()`. An exception is `RetryLater` or `Suspend` with the exception as its cause,
+and logged. A concurrent listener may return a list with one outcome for each message of its batch.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

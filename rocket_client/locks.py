@@ -1,7 +1,7 @@
 """Locks on queues: in orderly mode a queue is consumed only by the member that has its lock at the broker.
 
-The broker lets a lock expire after 60 s; it is renewed every 20 s, and counts here for 30 s after a renewal, so that
-this member stops before another one may begin.
+The broker lets a lock expire after 60 s; it is renewed every 20 s, and counts here for 30 s after a
+renewal, so that this member stops before another one may begin.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class QueueLocks:
             queues = [queue.message_queue for queue in here]
             asked_at = self._loop.time()
             address = await self._requests.master(queues[0])
-            # Before the answer: if we are cancelled while we wait, the broker may have given the locks all the same.
+            # Before the answer: cancelled while we wait, we may have been given the locks all the same.
             self._held.update(queues)
             locked = await self._requests.lock(address, self._group, self._client_id, queues)
             for process_queue in here:

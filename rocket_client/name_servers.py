@@ -1,7 +1,7 @@
 """Requests to name servers: the client keeps to one, and turns to the next when it fails.
 
-Name servers do not know of each other and each has all routes, so any of them will do. With all of them gone the
-client goes on with the routes it has.
+Name servers do not know of each other and each has all routes, so any of them will do. With all of them
+gone the client goes on with the routes it has.
 """
 
 import random

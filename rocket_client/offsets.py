@@ -11,7 +11,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
@@ -145,8 +144,8 @@ class LocalOffsets:
         fresh = self._path.with_name(self._path.name + ".tmp")
         fresh.write_bytes(encode_body(ResetOffsetBody(offset_table=self._offsets)))
         if self._path.exists():
-            os.replace(self._path, self._path.with_name(self._path.name + ".bak"))
-        os.replace(fresh, self._path)
+            self._path.replace(self._path.with_name(self._path.name + ".bak"))
+        fresh.replace(self._path)
         self._written = dict(self._offsets)
 
     def remove(self, queue: MessageQueue) -> None:

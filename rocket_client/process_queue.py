@@ -9,8 +9,8 @@
 
 So after a crash every message from 1002 on is delivered again: at least once, never not at all.
 
-A process queue lives from the moment a queue is assigned to the moment it is revoked. Revoked, it is `dropped`:
-calls under way finish, but nothing of it is committed any more.
+A process queue lives from the moment a queue is assigned to the moment it is revoked. Revoked, it is
+`dropped`: calls under way finish, but nothing of it is committed any more.
 
 This module does no I/O; times are seconds of the event loop.
 """
@@ -57,10 +57,10 @@ class ProcessQueue:
         self.last_pull_at = 0.0
         self.last_consume_at = 0.0
         self._messages: dict[int, MessageExt] = {}
-        # Invariant: every key of _messages is in _order, ascending; _order may also hold offsets settled already.
+        # Invariant: all keys of _messages are in _order, ascending, beside offsets settled already.
         self._order: deque[int] = deque()
         self._next_offset = NOTHING_TO_COMMIT
-        # Invariant: those of _messages that no listener call has, ascending. Only an orderly consumer fills it.
+        # Invariant: those of _messages that no listener call has, ascending; filled in orderly mode only.
         self._waiting: deque[MessageExt] = deque()
         self._started: dict[int, float] = {}
         self._room: asyncio.Future[None] | None = None
@@ -97,7 +97,7 @@ class ProcessQueue:
         return fresh
 
     def settle(self, messages: Iterable[MessageExt]) -> int:
-        """Remove messages that are done; returns the offset to commit, or `NOTHING_TO_COMMIT` if none were here."""
+        """Remove messages that are done; returns the offset to commit, or `NOTHING_TO_COMMIT`."""
         known = self._messages
         if not known:
             return NOTHING_TO_COMMIT

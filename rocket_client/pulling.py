@@ -6,27 +6,25 @@
     FOUND               decode, keep what the tags match, hand on, pull again at once
     NO_NEW_MSG          (the broker held the pull for 15 s) pull again
     NO_MATCHED_MSG      pull again from the offset given; with nothing unsettled, that offset is committed too
-    OFFSET_ILLEGAL      the queue has other messages than we think: wait for calls under way, commit the offset
-                        given, give the queue back and let the next rebalance start it anew
+    OFFSET_ILLEGAL      the queue has other messages than we think: wait for calls under way, commit the
+                        offset given, give the queue back and let the next rebalance start it anew
     an error            pull again after `pull_time_delay_when_exception`
 
-A queue is not pulled while too many of its messages are unsettled, while the consumer is suspended, or, in orderly
-mode, while it is not locked.
+A queue is not pulled while too many of its messages are unsettled, while the consumer is suspended, or,
+in orderly mode, while it is not locked.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
 from rocket_client.broker_requests import PullAnswer, PullStatus
-from rocket_client.client import RocketClient
 from rocket_client.errors import BrokerNotFoundError
-from rocket_client.offsets import OffsetStore
+from rocket_client.membership import Membership
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.routes import MASTER_ID
-from rocket_client.settings import MessageModel, PushConsumerSettings
+from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.errors import RemotingError, ResponseError
@@ -45,9 +43,10 @@ from rocket_remoting.topics import is_retry_topic, retry_topic
 _LOG = logging.getLogger(__name__)
 
 FLOW_CONTROL_DELAY = 0.05
-NOT_LOCKED_DELAY = 3.0
 BROKER_FLOW_CONTROL_DELAY = 0.02
 ILLEGAL_OFFSET_PATIENCE = 10.0
+UNLIMITED_SPAN = 1 << 62
+_SUBSCRIPTION_UNKNOWN = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
 _MILLISECOND = timedelta(milliseconds=1)
 MIB = 1024 * 1024
 
@@ -67,7 +66,7 @@ class Consumption(Protocol):
 
 
 class PullLimits:
-    """Most messages and bytes a queue may have unsettled; shared limits of a topic are divided among its queues."""
+    """Most messages and bytes a queue may have unsettled; a topic's limits are divided among its queues."""
 
     def __init__(self, settings: PushConsumerSettings) -> None:
         self._settings = settings
@@ -87,38 +86,26 @@ class PullLoop:
     """The pulls of one process queue, one after the other."""
 
     def __init__(
-        self,
-        client: RocketClient,
-        group: str,
-        settings: PushConsumerSettings,
-        process_queue: ProcessQueue,
-        consumption: Consumption,
-        offsets: OffsetStore,
-        limits: PullLimits,
-        *,
-        orderly: bool,
-        resumed: asyncio.Event,
-        subscription: Callable[[str], SubscriptionData | None],
+        self, member: Membership, consumption: Consumption, process_queue: ProcessQueue, limits: PullLimits
     ) -> None:
-        self._client = client
-        self._group = group
-        self._retry_topic = retry_topic(group)
-        self._settings = settings
+        settings = member.settings
+        self._member = member
+        self._client = member.client
+        self._group = member.group
+        self._retry_topic = retry_topic(member.group)
+        self._offsets = member.offsets
+        self._consumption = consumption
         self._process_queue = process_queue
         self._queue = process_queue.message_queue
-        self._consumption = consumption
-        self._offsets = offsets
         self._limits = limits
-        self._clustering = settings.message_model is MessageModel.CLUSTERING
-        self._orderly = orderly
-        self._needs_lock = orderly and self._clustering
-        self._resumed = resumed
-        self._subscription = subscription
+        self._clustering = member.clustering
         self._pause = settings.pull_interval.total_seconds()
         self._error_pause = settings.pull_time_delay_when_exception.total_seconds()
+        self._batch_size = settings.pull_batch_size
         self._hold_ms = settings.broker_suspend_max_time // _MILLISECOND
         self._timeout = settings.consumer_timeout_when_suspend.total_seconds()
-        self._max_span = settings.consume_concurrently_max_span
+        # Only what is consumed out of order can leave a wide gap behind.
+        self._max_span = UNLIMITED_SPAN if member.orderly else settings.consume_concurrently_max_span
         self._broker_id = MASTER_ID
         self._loop = asyncio.get_running_loop()
 
@@ -132,10 +119,10 @@ class PullLoop:
             The offset the broker wants instead, when it called ours illegal; otherwise None.
         """
         queue = self._process_queue
-        while not queue.dropped:
+        while not self._is_over():
             if not await self._may_pull():
                 continue
-            subscription = self._subscription(self._queue.topic)
+            subscription = self._member.subscriptions.get(self._queue.topic)
             if subscription is None:
                 return None
             queue.last_pull_at = self._loop.time()
@@ -145,7 +132,7 @@ class PullLoop:
             except RemotingError as error:
                 await self._recover(error, offset)
                 continue
-            if queue.dropped:
+            if self._is_over():
                 return None
             offset = answer.next_begin_offset
             if answer.status is PullStatus.OFFSET_ILLEGAL:
@@ -154,23 +141,23 @@ class PullLoop:
                 self._consumption.submit(queue, list(queue.put(messages)))
                 if self._pause:
                     await asyncio.sleep(self._pause)
-            elif not queue:
+            elif not len(queue):
                 self._offsets.update(self._queue, offset, increase_only=True)
         return None
+
+    def _is_over(self) -> bool:
+        return self._process_queue.dropped
 
     async def _may_pull(self) -> bool:
         """True when nothing speaks against a pull; otherwise False after a while."""
         queue, limits = self._process_queue, self._limits
-        if not self._resumed.is_set():
-            await self._resumed.wait()
-            return False
-        if self._needs_lock and queue.locked_at is None:
-            await asyncio.sleep(NOT_LOCKED_DELAY)
+        if not self._member.resumed.is_set():
+            await self._member.resumed.wait()
             return False
         if len(queue) > limits.messages:
             await queue.room(limits.messages // 2, FLOW_CONTROL_DELAY)
             return False
-        if queue.size > limits.size or (not self._orderly and queue.max_span > self._max_span):
+        if queue.size > limits.size or queue.max_span > self._max_span:
             await asyncio.sleep(FLOW_CONTROL_DELAY)
             return False
         return True
@@ -188,7 +175,7 @@ class PullLoop:
             commit = self._offsets.get(self._queue) or 0
             if commit > 0:
                 flag |= PULL_COMMIT_OFFSET
-        expression = subscription.sub_string if self._settings.post_subscription_when_pull else None
+        expression = subscription.sub_string if self._member.settings.post_subscription_when_pull else None
         if expression is not None:
             flag |= PULL_SUBSCRIPTION
         header = PullMessageRequestHeader(
@@ -196,7 +183,7 @@ class PullLoop:
             topic=self._queue.topic,
             queue_id=self._queue.queue_id,
             queue_offset=offset,
-            max_msg_nums=self._settings.pull_batch_size,
+            max_msg_nums=self._batch_size,
             sys_flag=flag,
             commit_offset=commit,
             suspend_timeout_millis=self._hold_ms,
@@ -236,10 +223,7 @@ class PullLoop:
         pause = self._error_pause
         level = logging.WARNING
         if isinstance(error, ResponseError):
-            if (
-                error.code == ResponseCode.SUBSCRIPTION_NOT_EXIST
-                or error.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
-            ):
+            if error.code in _SUBSCRIPTION_UNKNOWN:
                 # The broker lost, or did not get, what the heartbeat told it.
                 await self._client.heartbeat()
                 pause, level = min(pause, 1.0), logging.INFO

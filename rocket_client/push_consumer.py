@@ -2,9 +2,9 @@
 
 ::
 
-    subscribe ─┐                  ┌─ one PullLoop per queue ─> ProcessQueue ─> Concurrent- or OrderlyConsumption
-    listen ────┴─ start ─> Rebalancer                              │                │
-                                  └─ OffsetStore <── smallest unsettled offset ─────┘── failures ─> SendBack
+    subscribe, listen, start
+         └─> Rebalancer ── one PullLoop per queue ──> ProcessQueue ──> ConcurrentConsumption
+                 └── OffsetStore <── smallest unsettled offset ──┘     or OrderlyConsumption ──> SendBack
 """
 
 import asyncio
@@ -29,10 +29,12 @@ from rocket_client.listener import (
     Success,
     Suspend,
 )
+from rocket_client.locks import QueueLocks
+from rocket_client.membership import Membership
 from rocket_client.offsets import BrokerOffsets, LocalOffsets, OffsetStore
 from rocket_client.outgoing import OutgoingMessages
 from rocket_client.process_queue import ProcessQueue
-from rocket_client.pulling import Consumption, PullLimits, PullLoop
+from rocket_client.pulling import Consumption
 from rocket_client.rebalance import Rebalancer
 from rocket_client.routes import TopicRoute
 from rocket_client.send_back import SendBack
@@ -124,7 +126,7 @@ class PushConsumer:
     # What and how
 
     def subscribe(self, topic: str, expression: str | None = ALL) -> None:
-        """The consumer gets messages of the topic whose tag the expression names: ``"*"`` or ``"TagA || TagB"``.
+        """The consumer gets messages of the topic with one of the tags: ``"TagA || TagB"``, or ``"*"``.
 
         Raises:
             ValueError: The topic's name is illegal, or the expression names no tag.
@@ -219,40 +221,39 @@ class PushConsumer:
         _LOG.info("%r started as %s", self, self._client.client_id)
 
     def _assemble(self) -> None:
-        client, settings = self._client, self.settings
+        client = self._client
         send_back: SendBack | None = None
         if self._clustering:
             self._offsets = BrokerOffsets(client.requests, self.group)
             # What came from a broker goes back to it, whatever its size.
-            sending = ProducerSettings(name_servers=settings.name_servers, max_message_size=1 << 31)
+            sending = ProducerSettings(name_servers=self.settings.name_servers, max_message_size=1 << 31)
             outgoing = OutgoingMessages(self.group, sending, client.clock, client.unique_ids)
             send_back = SendBack(self.group, client.requests, client.routes, outgoing)
         else:
             self._offsets = LocalOffsets(self._offsets_path())
+        member = Membership(
+            client=client,
+            group=self.group,
+            settings=self.settings,
+            orderly=self._orderly is not None,
+            offsets=self._offsets,
+            subscriptions=self._subscriptions,
+            resumed=self._resumed,
+        )
+        locks: QueueLocks | None = None
         if self._orderly is not None:
-            lock = self._lock_again if self._clustering else None
-            self._consumption = OrderlyConsumption(
-                self.group, self._orderly, settings, self._offsets, send_back, lock
-            )
+            if self._clustering:
+                locks = QueueLocks(client.requests, self.group, client.client_id)
+            lock = self._lock_again if locks is not None else None
+            self._consumption = OrderlyConsumption(member, self._orderly, send_back, lock)
         elif self._concurrent is not None:
             self._consumption = ConcurrentConsumption(
-                self.group,
-                self._concurrent,
-                settings,
-                self._offsets,
-                send_back,
-                lambda: self._rebalancer.queues(),
+                member, self._concurrent, send_back, self._assigned_process_queues
             )
-        self._rebalancer = Rebalancer(
-            client,
-            self.group,
-            settings,
-            self._consumption,
-            self._offsets,
-            orderly=self._orderly is not None,
-            topics=self.subscribed_topics,
-            make_pull_loop=self._pull_loop,
-        )
+        self._rebalancer = Rebalancer(member, self._consumption, locks)
+
+    def _assigned_process_queues(self) -> Collection[ProcessQueue]:
+        return self._rebalancer.queues()
 
     async def _lock_again(self, process_queue: ProcessQueue) -> bool:
         return await self._rebalancer.lock_again(process_queue)
@@ -260,20 +261,6 @@ class PushConsumer:
     def _offsets_path(self) -> Path:
         directory = self.settings.local_offset_store_dir or Path.home() / ".rocketmq_offsets"
         return directory / self._client.client_id / self.group / "offsets.json"
-
-    def _pull_loop(self, process_queue: ProcessQueue, limits: PullLimits) -> PullLoop:
-        return PullLoop(
-            self._client,
-            self.group,
-            self.settings,
-            process_queue,
-            self._consumption,
-            self._offsets,
-            limits,
-            orderly=self._orderly is not None,
-            resumed=self._resumed,
-            subscription=self._subscriptions.get,
-        )
 
     def _route_changed(self, route: TopicRoute) -> None:
         if route.topic in self._subscriptions:
@@ -283,7 +270,8 @@ class PushConsumer:
         """Listener calls under way have ended, what they settled is committed, the group's others take over.
 
         Args:
-            timeout: Seconds to wait for calls under way, which are cancelled then; `await_termination` unless given.
+            timeout: Seconds to wait for calls under way, which are cancelled then; by default
+                `await_termination`.
         """
         if not self._life.end():
             return

@@ -5,22 +5,22 @@
     when        at start, when a broker says that members changed, when a route changed, every 20 s;
                 again soon (0.1 s, 0.2 s … 20 s) while a queue could not be taken over
     members     of the group, as a broker of the topic knows them; sorted, as the queues are
-    revoked     dropped, its pull ended, its offset committed; in orderly mode unlocked as soon as its call ended
-    assigned    in orderly mode locked first; begins at the committed offset, or where `consume_from_where` says
+    revoked     dropped, its pull ended, its offset committed; in orderly mode unlocked once its call ended
+    assigned    in orderly mode locked first; begins at the committed offset, or by `consume_from_where`
 
 Broadcasting members take every queue of the topic and ask nobody.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 
-from rocket_client.client import RocketClient, cancel
+from rocket_client.client import cancel
 from rocket_client.locks import QueueLocks
-from rocket_client.offsets import OffsetStore
+from rocket_client.membership import Membership
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.pulling import ILLEGAL_OFFSET_PATIENCE, Consumption, PullLimits, PullLoop
-from rocket_client.settings import ConsumeFromWhere, MessageModel, PushConsumerSettings
+from rocket_client.settings import ConsumeFromWhere
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.errors import RemotingError, ResponseError
 from rocket_remoting.message import MessageQueue
@@ -36,29 +36,14 @@ _HALF_AN_HOUR_MS = 30 * 60 * 1000
 class Rebalancer:
     """The queues assigned to one consumer, and how they come and go."""
 
-    def __init__(
-        self,
-        client: RocketClient,
-        group: str,
-        settings: PushConsumerSettings,
-        consumption: Consumption,
-        offsets: OffsetStore,
-        *,
-        orderly: bool,
-        topics: Callable[[], Collection[str]],
-        make_pull_loop: Callable[[ProcessQueue, PullLimits], PullLoop],
-    ) -> None:
-        self._client = client
-        self._group = group
-        self._settings = settings
+    def __init__(self, member: Membership, consumption: Consumption, locks: QueueLocks | None) -> None:
+        self._member = member
+        self._client = member.client
+        self._group = member.group
+        self._settings = member.settings
+        self._offsets = member.offsets
         self._consumption = consumption
-        self._offsets = offsets
-        self._clustering = settings.message_model is MessageModel.CLUSTERING
-        self._locks = (
-            QueueLocks(client.requests, group, client.client_id) if orderly and self._clustering else None
-        )
-        self._topics = topics
-        self._make_pull_loop = make_pull_loop
+        self._locks = locks
         self._limits: dict[str, PullLimits] = {}
         self._queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
@@ -115,7 +100,7 @@ class Rebalancer:
     async def rebalance(self) -> bool:
         """Divide the queues of all topics now; False when a topic or a queue has to be tried again soon."""
         complete, before = True, set(self._queues)
-        topics = list(self._topics())
+        topics = list(self._member.subscriptions)
         await self._revoke([queue for queue in self._queues if queue.topic not in topics])
         for topic in topics:
             try:
@@ -133,7 +118,7 @@ class Rebalancer:
         if route is None or not route.subscribe_queues:
             return True  # its route is looked for elsewhere, and a change of it leads here again
         share: Collection[MessageQueue] = route.subscribe_queues
-        if self._clustering:
+        if self._member.clustering:
             members = await self._members(topic)
             if members is None:
                 return False
@@ -208,7 +193,9 @@ class Rebalancer:
         self._queues[queue] = process_queue
         self._consumption.attach(process_queue)
         pull = asyncio.create_task(
-            self._pull(self._make_pull_loop(process_queue, limits), process_queue, offset),
+            self._pull(
+                PullLoop(self._member, self._consumption, process_queue, limits), process_queue, offset
+            ),
             name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id} of {self._group}",
         )
         self._pulls[queue] = pull
@@ -259,7 +246,7 @@ class Rebalancer:
         if where is ConsumeFromWhere.FIRST_OFFSET:
             return 0
         if is_retry_topic(queue.topic):
-            # Redeliveries of this group: none may be missed, except with a point in time, which is after them.
+            # Redeliveries of this group: none may be missed, unless a point in time was asked for.
             return (
                 0 if where is ConsumeFromWhere.LAST_OFFSET else await self._client.requests.max_offset(queue)
             )

@@ -130,7 +130,7 @@ class RouteTable:
         return self._routes.get(topic)
 
     async def _once(self, name: str, look_up: Callable[[], Coroutine[object, object, R]]) -> R:
-        """Run one look-up of that name at a time; all who want it share it, and none can cancel it for others."""
+        """Run one look-up of that name at a time; who wants it shares it, and cannot cancel it for others."""
         task: asyncio.Task[R] | None = self._running.get(name)
         if task is None:
             task = self._running[name] = asyncio.create_task(look_up(), name=name)

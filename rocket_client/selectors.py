@@ -1,7 +1,7 @@
 """Which queue a message goes to, chosen by the application: the way to keep messages in order.
 
-A selector gets the topic's writable queues, the message and the argument given to `send`. It must depend on nothing
-else: the same argument has to give the same queue as long as the topic has the same queues.
+A selector gets the topic's writable queues, the message and the argument given to `send`. It must depend
+on nothing else: the same argument has to give the same queue as long as the topic has the same queues.
 """
 
 import random
@@ -24,7 +24,7 @@ def select_by_random(queues: Sequence[MessageQueue], message: Message, argument:
 
 
 def java_hash_code(value: object) -> int:
-    """What Java's ``hashCode`` gives for an equal value: a String, a Boolean, an Integer or, beyond 32 bits, a Long.
+    """What Java's ``hashCode`` gives for an equal String, Boolean, Integer or, beyond 32 bits, Long.
 
     Raises:
         TypeError: Another type, which has no hash code that processes share.

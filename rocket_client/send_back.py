@@ -2,17 +2,18 @@
 
 ::
 
-    try again      SEND_MESSAGE to %RETRY%<group>, delayed by DELAY = the level asked for, or 3 + reconsume times;
-                   its reconsume times are one more then
-    dead letter    the same request with reconsume times above max reconsume times and without a DELAY: the broker
-                   puts such a message into %DLQ%<group> instead
+    try again      SEND_MESSAGE to %RETRY%<group> with one more in its reconsume times, delayed by
+                   DELAY = the level asked for, or 3 + reconsume times
+    dead letter    the same request with reconsume times above max reconsume times and without a DELAY:
+                   the broker puts such a message into %DLQ%<group> instead
 
     first to the broker the message came from, then to the group's other brokers, at last as request 36
     (CONSUMER_SEND_MSG_BACK), with which the broker copies its own record
 
-The message keeps its properties and its unique id; RETRY_TOPIC tells its topic, ORIGIN_MESSAGE_ID its first record.
-`FAILURE_TYPE`, `FAILURE_MESSAGE` and `FAILURE_PLACE` tell why it failed, so that a dead letter speaks for itself.
-Both numbers are chosen so that 4.9 brokers, which compare ``>=``, and 5.x brokers, which compare ``>``, agree.
+The message keeps its properties and its unique id; RETRY_TOPIC tells its topic, ORIGIN_MESSAGE_ID its
+first record. `FAILURE_TYPE`, `FAILURE_MESSAGE` and `FAILURE_PLACE` tell why it failed, so that a dead
+letter speaks for itself. Both numbers are chosen so that 4.9 brokers, which compare ``>=``, and 5.x
+brokers, which compare ``>``, agree.
 """
 
 import traceback

@@ -1,6 +1,7 @@
 """Settings of producers, consumers and admins, with Apache's names in snake_case and Apache's defaults.
 
-Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field's comment block is its reference.
+Durations are `timedelta`, sizes are bytes unless the name says otherwise. Each field's comment block is
+its reference.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ class ConsumeFromWhere(Enum):
     """Where a group begins that has no offset yet."""
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    """With the messages that arrive from now on; from the beginning where the broker says the queue is young."""
+    """With what arrives from now on; from the beginning where the broker says the queue is young."""
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
     """With the oldest message there is."""
     TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
@@ -119,7 +120,7 @@ class ProducerSettings(ClientSettings):
     max_message_size: int = 4 * 1024 * 1024
     """Largest body, before compression, and largest batch."""
     create_topic_key: str = AUTO_CREATE_TOPIC
-    """The topic whose route is used for a topic that does not exist yet, where brokers create topics by themselves."""
+    """Whose route is used for a topic that does not exist yet, where brokers create topics."""
     default_topic_queue_nums: int = 4
     """How many queues such a topic gets at most."""
     send_latency_fault_enable: bool = False
@@ -149,7 +150,7 @@ class PushConsumerSettings(ClientSettings):
     consume_message_batch_max_size: int = 1
     """Most messages handed to one listener call."""
     max_reconsume_times: int = -1
-    """Redeliveries before the dead letter topic; -1: 16 for a concurrent listener, no limit for an orderly one."""
+    """Redeliveries before the dead letter topic; -1: 16 for concurrent, no limit for orderly listeners."""
     suspend_current_queue_time: timedelta = timedelta(seconds=1)
     """Orderly: how long a queue waits before the message that failed is tried again."""
     consume_timeout: timedelta = timedelta(minutes=15)

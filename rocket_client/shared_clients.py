@@ -1,9 +1,9 @@
 """One `RocketClient` for all members that may share a client id on an event loop.
 
-Members with the same `instance_name`, name servers and transport share it. Without an instance name they share one
-as well, as long as their connection settings are equal and no group would be there twice; the next one gets a client
-id of its own then. A broadcasting consumer's default name is ``DEFAULT``: its offsets file is found by client id
-again after a restart.
+Members with the same `instance_name`, name servers and transport share it. Without an instance name they
+share one as well, as long as their connection settings are equal and no group would be there twice; the
+next one gets a client id of its own then. A broadcasting consumer's default name is ``DEFAULT``: its
+offsets file is found by client id again after a restart.
 """
 
 import asyncio

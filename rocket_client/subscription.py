@@ -5,8 +5,8 @@
     ""  "*"  None          every message
     "TagA || TagB"         messages whose tag is one of these
 
-The broker filters by the tags' hash codes, so messages with another tag of the same hash can arrive: the client
-compares the tags themselves.
+The broker filters by the tags' hash codes, so messages with another tag of the same hash can arrive: the
+client compares the tags themselves.
 """
 
 from rocket_remoting.bodies import SubscriptionData
