@@ -108,6 +108,7 @@ class JavaClient:
             ],
             log=self._home / "client.log",
             on_line=self._on_line,
+            on_end=self._on_end,
         )
         self._process.await_line("READY", timeout=60)
 
@@ -150,17 +151,21 @@ class JavaClient:
         printed: str = self.call("admin", arguments=[*arguments, "-n", name_server])
         return printed
 
+    def begin(self, do: str, **arguments: object) -> Future[Any]:
+        """Begin one command."""
+        number = next(self._numbers)
+        answer = self._answers[number] = Future()
+        self._process.write(json.dumps({"id": number, "do": do, **arguments}))
+        return answer
+
     def call(self, do: str, **arguments: object) -> Any:
         """Run one command and return its result.
 
         Raises:
             JavaError: The Java client raised.
         """
-        number = next(self._numbers)
-        answer = self._answers[number] = Future()
-        self._process.write(json.dumps({"id": number, "do": do, **arguments}))
         try:
-            return answer.result(ANSWER_TIMEOUT)
+            return self.begin(do, **arguments).result(ANSWER_TIMEOUT)
         except TimeoutError:
             raise TimeoutError(f"Java did not answer {do}:\n{self._process.tail()}") from None
 
@@ -182,6 +187,12 @@ class JavaClient:
         else:
             answer.set_result(told.get("result"))
 
+    def _on_end(self) -> None:
+        """Fail what waits: mqadmin, for one, ends its process when it is given wrong options."""
+        for answer in list(self._answers.values()):
+            answer.set_exception(JavaError("the process ended", "SystemExit", -1))
+        self._answers.clear()
+
 
 class JavaProducer:
     """A running DefaultMQProducer."""
@@ -190,6 +201,7 @@ class JavaProducer:
         """Name one that runs; see `JavaClient.producer`."""
         self._client = client
         self.name = name
+        self._running = True
 
     def __enter__(self) -> Self:
         """Return itself, already running."""
@@ -227,9 +239,13 @@ class JavaProducer:
         """Return the message with that offset id or unique id."""
         return JavaMessage.read(self._client.call("view", name=self.name, topic=topic, messageId=message_id))
 
-    def stop(self) -> None:
-        """Shut it down."""
-        self._client.call("stopProducer", name=self.name)
+    def stop(self, *, wait: bool = True) -> None:
+        """Shut it down, unless it is; Java's shutdown may take seconds, which need not be waited for."""
+        if self._running:
+            self._running = False
+            stopped = self._client.begin("stopProducer", name=self.name)
+            if wait:
+                stopped.result(ANSWER_TIMEOUT)
 
     def _send(self, topic: str, messages: Sequence[Json], **how: object) -> list[Json]:
         sent: list[Json] = self._client.call("send", name=self.name, topic=topic, messages=messages, **how)
@@ -243,6 +259,7 @@ class JavaConsumer:
         """Name one that runs; see `JavaClient.consumer`."""
         self._client = client
         self.name = name
+        self._running = True
         self._received: list[JavaMessage] = []
         self._changed = threading.Condition()
 
@@ -284,9 +301,13 @@ class JavaConsumer:
         queues = self._client.call("assigned", name=self.name)
         return sorted(queue["queue"] for queue in queues if topic is None or queue["topic"] == topic)
 
-    def stop(self) -> None:
-        """Shut it down: its offsets are committed and the group's others take over."""
-        self._client.call("stopConsumer", name=self.name)
+    def stop(self, *, wait: bool = True) -> None:
+        """Shut it down, unless it is: its offsets are committed and the group's others take over."""
+        if self._running:
+            self._running = False
+            stopped = self._client.begin("stopConsumer", name=self.name)
+            if wait:
+                stopped.result(ANSWER_TIMEOUT)
 
     def add(self, message: JavaMessage) -> None:
         """Note one delivery."""

@@ -55,24 +55,35 @@ def write_logback(home: Path, version: str) -> None:
 
 
 class JavaProcess:
-    """A running JVM; `on_line` sees each line it prints, in a reader thread.
+    """A running JVM; `on_line` sees each line it prints, and `on_end` its end, in a reader thread.
 
     Its standard error goes to the file `log`. The last lines of both are part of every error raised here.
     """
 
     def __init__(
-        self, command: Sequence[str], *, log: Path, on_line: Callable[[str], None] | None = None
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        on_line: Callable[[str], None] | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         """Start the JVM."""
         self._log = log
         self._on_line = on_line
+        self._on_end = on_end
         self._printed: collections.deque[str] = collections.deque(maxlen=50)
         self._changed = threading.Condition()
         self._ended = False
         with log.open("wb") as errors:
             # A session of its own: Ctrl-C in the terminal ends the tests first, then, by the pipe, this.
             self._child = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=log.parent,
+                start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, name=f"java {self._child.pid}", daemon=True)
         self._reader.start()
@@ -153,3 +164,5 @@ class JavaProcess:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+        if self._on_end is not None:
+            self._on_end()

@@ -1,0 +1,103 @@
+"""Fixtures of the peer tests: Apache's broker, Apache's Java client, and the two together.
+
+Each is started when first asked for and lives as long as the session: a JVM takes seconds to start. Tests
+of one version form one xdist group, so that one worker starts what they need.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from rocket_broker.threaded_broker import ThreadedBroker
+from tests.peer.apache import ApacheBroker
+from tests.peer.artifacts import VERSIONS, PeersUnavailableError, class_path
+from tests.peer.java_client import JavaClient
+from tests.peer.stage import DELAY_LEVELS, Stage
+
+SETTINGS = {"messageDelayLevel": DELAY_LEVELS}
+
+
+def of_version(version: str, *more: str) -> object:
+    """Return a fixture parameter whose tests run in that version's xdist group."""
+    marks = (pytest.mark.peer, pytest.mark.xdist_group(f"apache-{version}"))
+    value = (version, *more) if more else version
+    return pytest.param(value, marks=marks, id="-on-".join((f"java{version}", *more)) if more else version)
+
+
+class Peers:
+    """Apache's programs of each version, started when first asked for."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        """Start nothing yet; `stack` ends what is started."""
+        self._stack = stack
+        self._brokers: dict[str, ApacheBroker] = {}
+        self._clients: dict[str, JavaClient] = {}
+        self._bundled: ThreadedBroker | None = None
+
+    def broker(self, version: str) -> ApacheBroker:
+        """Return Apache's broker of a version."""
+        if version not in self._brokers:
+            require(version)
+            broker = ApacheBroker(version, settings=SETTINGS)
+            self._brokers[version] = self._stack.enter_context(broker)
+        return self._brokers[version]
+
+    def client(self, version: str) -> JavaClient:
+        """Return Apache's Java client of a version."""
+        if version not in self._clients:
+            require(version)
+            self._clients[version] = self._stack.enter_context(JavaClient(version))
+        return self._clients[version]
+
+    def bundled(self) -> ThreadedBroker:
+        """Return our own broker."""
+        if self._bundled is None:
+            self._bundled = self._stack.enter_context(ThreadedBroker(settings=SETTINGS))
+        return self._bundled
+
+
+def require(version: str) -> None:
+    """Skip the test when Apache's programs can't run here; fail it where `STREAMKIT_REQUIRE_PEERS` is set."""
+    try:
+        class_path(version)
+    except PeersUnavailableError as error:
+        if os.environ.get("STREAMKIT_REQUIRE_PEERS"):
+            raise
+        pytest.skip(f"Apache RocketMQ {version} can't run: {error}")
+
+
+@pytest.fixture(scope="session")
+def peers() -> Iterator[Peers]:
+    """Apache's programs of this session."""
+    with ExitStack() as stack:
+        yield Peers(stack)
+
+
+@pytest.fixture(params=[of_version(version) for version in VERSIONS])
+def apache_broker(request: pytest.FixtureRequest, peers: Peers) -> ApacheBroker:
+    """Apache's broker, of each version in turn; its delay levels are those of `DELAY_LEVELS`."""
+    return peers.broker(request.param)
+
+
+@pytest.fixture
+def apache_broker_factory() -> Iterator[Callable[..., ApacheBroker]]:
+    """Start Apache brokers of a version with other settings, by `ApacheBroker`'s arguments."""
+    with ExitStack() as stack:
+
+        def start(version: str, **arguments: object) -> ApacheBroker:
+            require(version)
+            return stack.enter_context(ApacheBroker(version, **arguments))  # type: ignore[arg-type]
+
+        yield start
+
+
+@pytest.fixture(params=[of_version(version, kind) for version in VERSIONS for kind in ("apache", "bundled")])
+def stage(request: pytest.FixtureRequest, peers: Peers) -> Iterator[Stage]:
+    """Apache's Java client of each version before Apache's broker of that version, then before ours."""
+    version, kind = request.param
+    client = peers.client(version)
+    broker = peers.broker(version) if kind == "apache" else peers.bundled()
+    with Stage(client, broker.name_server, broker.address) as stage:
+        yield stage

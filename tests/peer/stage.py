@@ -1,0 +1,76 @@
+"""What a peer test works with: a Java client before a broker, with fresh names, cleaned up afterwards."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Self, TypeVar
+
+from tests.peer.java_client import JavaClient, JavaConsumer, JavaProducer
+
+# Level 2 waits 2 s, all others 1 s: retries (from level 3 on) are short, and levels differ.
+DELAY_LEVELS = "1s 2s" + 16 * " 1s"
+
+T = TypeVar("T")
+_numbers = itertools.count(1)
+
+
+class Stage:
+    """Apache's Java client before one broker, Apache's or ours."""
+
+    def __init__(self, client: JavaClient, name_server: str, address: str) -> None:
+        """Put a running client before a running broker."""
+        self.client = client
+        self.version = client.version
+        self.name_server = name_server
+        self.address = address
+        self._started: list[JavaProducer | JavaConsumer] = []
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the producers and consumers that still run, in the background."""
+        for client in reversed(self._started):
+            client.stop(wait=False)
+
+    def name(self, what: str) -> str:
+        """Return a name nothing else has."""
+        return f"{what}-{next(_numbers)}"
+
+    def topic(self, queues: int = 4) -> str:
+        """Return a new topic, made by mqadmin."""
+        topic = self.name("topic")
+        made = self.mqadmin(
+            "updateTopic", "-b", self.address, "-t", topic, "-r", str(queues), "-w", str(queues)
+        )
+        assert "success" in made, made
+        return topic
+
+    def producer(self, **options: object) -> JavaProducer:
+        """Start a Java producer."""
+        producer = self.client.producer(self.name_server, **options)
+        self._started.append(producer)
+        return producer
+
+    def consumer(
+        self, topics: Mapping[str, str] | str, group: str | None = None, **options: object
+    ) -> JavaConsumer:
+        """Start a Java push consumer, of a group of its own unless told."""
+        consumer = self.client.consumer(self.name_server, group or self.name("group"), topics, **options)
+        self._started.append(consumer)
+        return consumer
+
+    def mqadmin(self, *arguments: str) -> str:
+        """Run one command of Apache's mqadmin and return what it printed."""
+        return self.client.mqadmin(self.name_server, *arguments)
+
+
+def eventually(call: Callable[[], T], true: Callable[[T], bool], timeout: float = 10.0) -> T:
+    """Call until the result is `true`, and return it; the last one when that does not come in time."""
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    while not true(result := call()) and time.monotonic() < deadline:
+        pause.wait(0.02)
+    return result

@@ -1,0 +1,177 @@
+"""Apache's Java push consumers on a broker: Apache's own, which proves the expectations, then ours."""
+
+from collections import Counter
+
+from tests.peer.java_client import JavaConsumer
+from tests.peer.stage import Stage, eventually
+
+TAKE_OVER = 5.0
+"""Far below the 20 s after which a client rebalances without being told."""
+
+
+def texts(consumer: JavaConsumer) -> list[str]:
+    """Return the bodies received so far."""
+    return [m.text for m in consumer.received]
+
+
+def test_tags_select(stage: Stage) -> None:
+    """A subscription to two tags brings the messages of these two only."""
+    topic = stage.topic()
+    producer = stage.producer()
+    for tag in ("red", "green", "blue"):
+        producer.send(topic, tag, tags=tag)
+    producer.send(topic, "none")
+    consumer = stage.consumer({topic: "red || blue"})
+
+    consumer.take(2)
+    producer.send(topic, "red again", tags="red")
+
+    assert sorted(m.text for m in consumer.take(3)) == ["blue", "red", "red again"]
+
+
+def test_a_waiting_consumer_gets_a_new_message_at_once(stage: Stage) -> None:
+    """A held pull is answered when a message arrives, not when its time is over."""
+    topic = stage.topic()
+    consumer = stage.consumer(topic)
+    eventually(lambda: consumer.assigned(topic), lambda queues: len(queues) == 4)
+    producer = stage.producer()
+
+    for i in range(4):
+        producer.send(topic, str(i), mode="queue", queue=i)
+
+    consumer.take(4, timeout=3.0)
+
+
+def test_broadcasting_reaches_every_member(stage: Stage) -> None:
+    """Each member of a broadcasting group gets every message."""
+    topic, group = stage.topic(), stage.name("group")
+    members = [stage.consumer(topic, group, model="BROADCASTING") for _ in range(2)]
+
+    stage.producer().send(topic, *"abcdefgh")
+
+    for member in members:
+        assert sorted(m.text for m in member.take(8)) == list("abcdefgh")
+
+
+def test_two_members_share_and_one_takes_over(stage: Stage) -> None:
+    """Two members have half of the queues each and each message once; one leaves, the other has all soon."""
+    topic, group = stage.topic(), stage.name("group")
+    first, second = stage.consumer(topic, group), stage.consumer(topic, group)
+    producer = stage.producer()
+    eventually(
+        lambda: (first.assigned(topic), second.assigned(topic)),
+        lambda both: len(both[0]) == len(both[1]) == 2,
+        TAKE_OVER,
+    )
+    assert sorted(first.assigned(topic) + second.assigned(topic)) == [0, 1, 2, 3]
+
+    sent = [f"shared {i}" for i in range(40)]
+    producer.send(topic, *sent)
+    first.wait_for(lambda: len(first.received) == 20, what="its half")
+    second.wait_for(lambda: len(second.received) == 20, what="its half")
+    assert Counter(texts(first) + texts(second)) == Counter(sent)
+
+    second.stop()
+    assert eventually(lambda: first.assigned(topic), lambda q: len(q) == 4, TAKE_OVER) == [0, 1, 2, 3]
+    producer.send(topic, *"wxyz")
+    first.wait_for(lambda: len(first.received) == 24, what="all four queues")
+    assert Counter(texts(first) + texts(second)) == Counter([*sent, *"wxyz"])
+
+
+def test_a_failing_listener_is_given_the_message_again(stage: Stage) -> None:
+    """A failed message comes back under its own topic and id, counted; the others are not held up."""
+    topic = stage.topic()
+    stage.producer().send(topic, "bad", "good", tags="t", keys="k", properties={"p": "v"})
+
+    consumer = stage.consumer(topic, failTimes=2, failBody="bad")
+    received = consumer.take(4)
+
+    assert Counter(texts(consumer)) == Counter({"bad": 3, "good": 1})
+    first, again, last = [m for m in received if m.text == "bad"]
+    assert [m.reconsume_times for m in (first, again, last)] == [0, 1, 2]
+    assert (again.topic, again.tags, again.keys, again.properties["p"]) == (topic, "t", "k", "v")
+    assert again.id == first.id
+    assert again.properties["ORIGIN_MESSAGE_ID"] == last.properties["ORIGIN_MESSAGE_ID"] == first.offset_id
+
+
+def test_a_message_that_keeps_failing_becomes_a_dead_letter(stage: Stage) -> None:
+    """After maxReconsumeTimes redeliveries it lies in %DLQ%group, readable, and comes no more."""
+    topic, group = stage.topic(), stage.name("group")
+    stage.producer().send(topic, "poison", tags="t", keys="k")
+    failing = stage.consumer(topic, group, failTimes=99, maxReconsumeTimes=1)
+
+    failing.take(2)
+    # Its topic is made when the first letter is put there.
+    eventually(lambda: stage.mqadmin("topicRoute", "-t", f"%DLQ%{group}"), lambda told: "queueDatas" in told)
+    (letter,) = stage.consumer(f"%DLQ%{group}").take(1)
+
+    assert [m.reconsume_times for m in failing.received] == [0, 1]
+    assert (letter.text, letter.tags, letter.keys) == ("poison", "t", "k")
+    assert letter.properties["RETRY_TOPIC"] == topic
+    assert letter.properties["ORIGIN_MESSAGE_ID"] == failing.received[0].offset_id
+    assert letter.properties["WAIT"] == "false"
+
+
+def test_an_orderly_failure_holds_its_queue(stage: Stage) -> None:
+    """A suspended queue gives the same message again before the next; other queues go on."""
+    topic = stage.topic(queues=2)
+    producer = stage.producer()
+    producer.send(topic, "a", "bad", "c", mode="queue", queue=0)
+    producer.send(topic, "x", "y", mode="queue", queue=1)
+
+    consumer = stage.consumer(topic, mode="orderly", failTimes=2, failBody="bad")
+    received = consumer.take(7)
+
+    assert [m.text for m in received if m.queue == 0] == ["a", "bad", "bad", "bad", "c"]
+    assert [m.text for m in received if m.queue == 1] == ["x", "y"]
+    assert [m.reconsume_times for m in received if m.text == "bad"] == [0, 1, 2]
+
+
+def test_an_orderly_message_that_keeps_failing_is_set_aside(stage: Stage) -> None:
+    """After maxReconsumeTimes it goes to the dead letters and its queue continues in order."""
+    topic, group = stage.topic(queues=1), stage.name("group")
+    stage.producer().send(topic, "poison", "b", "c")
+
+    consumer = stage.consumer(
+        topic, group, mode="orderly", failTimes=99, failBody="poison", maxReconsumeTimes=1
+    )
+    consumer.wait_for(lambda: texts(consumer)[-2:] == ["b", "c"], what="the queue to continue")
+
+    assert texts(consumer) == ["poison", "poison", "b", "c"]
+    eventually(lambda: stage.mqadmin("topicRoute", "-t", f"%DLQ%{group}"), lambda told: "queueDatas" in told)
+    assert [m.text for m in stage.consumer(f"%DLQ%{group}").take(1)] == ["poison"]
+
+
+def test_a_group_goes_on_where_it_stopped(stage: Stage) -> None:
+    """Offsets committed at a consumer's end are where the group's next consumer begins."""
+    topic, group = stage.topic(), stage.name("group")
+    producer = stage.producer()
+    producer.send(topic, *"abcd")
+    earlier = stage.consumer(topic, group)
+    earlier.take(4)
+    earlier.stop()
+
+    producer.send(topic, *"efgh")
+    later = stage.consumer(topic, group)
+
+    assert sorted(m.text for m in later.take(4)) == list("efgh")
+
+
+def test_two_groups_get_everything_each(stage: Stage) -> None:
+    """Groups know nothing of one another."""
+    topic = stage.topic()
+    stage.producer().send(topic, *"abcd")
+
+    for consumer in [stage.consumer(topic), stage.consumer(topic)]:
+        assert sorted(m.text for m in consumer.take(4)) == list("abcd")
+
+
+def test_a_listener_may_take_several_at_once(stage: Stage) -> None:
+    """A consume batch of 8 gives what one pull brought together."""
+    topic = stage.topic(queues=1)
+    stage.producer().send(topic, *"abcdefgh")
+
+    received = stage.consumer(topic, batch=8).take(8)
+
+    assert [m.text for m in received] == list("abcdefgh")
+    assert {m.raw["batch"] for m in received} == {8}

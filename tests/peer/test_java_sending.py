@@ -1,0 +1,155 @@
+"""Apache's Java producers send to a broker: Apache's own, which proves the expectations, then ours."""
+
+import time
+
+import pytest
+
+from tests.peer.java_client import JavaError, SendMode
+from tests.peer.stage import Stage, eventually
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_sends_are_answered_with_where_the_message_is(stage: Stage, mode: SendMode) -> None:
+    """Each answer names queue and offset, and the listener finds that message there, whole."""
+    topic = stage.topic()
+    fields = {"tags": "red", "keys": "k1 k2", "flag": 7, "properties": {"colour": "crimson"}}
+    sent = stage.producer().send(topic, *(f"m{i}" for i in range(8)), mode=mode, **fields)
+
+    received = stage.consumer(topic).take(8)
+
+    assert {answer["status"] for answer in sent} == {"SEND_OK"}
+    assert {(m.queue, m.offset): m.id for m in received} == {(s["queue"], s["offset"]): s["id"] for s in sent}
+    assert sorted(m.text for m in received) == [f"m{i}" for i in range(8)]
+    one = received[0]
+    assert (one.topic, one.tags, one.keys, one.flag) == (topic, "red", "k1 k2", 7)
+    assert one.properties["colour"] == "crimson"
+    assert one.properties["CLUSTER"] == "DefaultCluster"
+    assert one.broker == "broker-a"
+
+
+def test_messages_spread_over_all_queues(stage: Stage) -> None:
+    """Round robin reaches each queue of the route."""
+    sent = stage.producer().send(stage.topic(queues=4), *("x" * 8))
+
+    assert {answer["queue"] for answer in sent} == {0, 1, 2, 3}
+    assert sorted(answer["offset"] for answer in sent) == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_one_way_messages_arrive(stage: Stage) -> None:
+    """Nothing is answered and everything is stored."""
+    topic = stage.topic()
+    answers = stage.producer().send(topic, "a", "b", "c", mode="oneway")
+
+    assert answers == []
+    assert sorted(m.text for m in stage.consumer(topic).take(3)) == ["a", "b", "c"]
+
+
+def test_a_batch_is_stored_as_its_messages(stage: Stage) -> None:
+    """One answer names where each message is; they lie in one queue one after another."""
+    topic = stage.topic()
+    (sent,) = stage.producer().send(topic, "a", "b", "c", mode="batch", tags="t", keys="k")
+
+    received = stage.consumer(topic).take(3)
+
+    assert sent["status"] == "SEND_OK"
+    assert {m.queue for m in received} == {sent["queue"]}
+    ordered = sorted(received, key=lambda m: m.offset)
+    assert [m.text for m in ordered] == ["a", "b", "c"]
+    assert [m.offset_id for m in ordered] == sent["offsetId"].split(",")
+    assert {m.tags for m in received} == {"t"}
+
+
+def test_a_large_body_travels_compressed_and_arrives_whole(stage: Stage) -> None:
+    """Compression is the clients' affair: the broker stores what it gets, flags included."""
+    topic = stage.topic()
+    body = bytes(range(256)) * 400
+    stage.producer().send(topic, body)
+
+    (message,) = stage.consumer(topic).take(1)
+
+    assert message.body == body
+    assert message.raw["storeSize"] < len(body)
+
+
+def test_messages_of_one_key_stay_in_order(stage: Stage) -> None:
+    """A selector sends one key's messages to one queue; an orderly listener sees them in that order."""
+    topic = stage.topic()
+    pairs = [(f"key-{i % 3}", f"{i % 3}:{i // 3}") for i in range(15)]
+    sent = stage.producer().send_by_key(topic, pairs)
+
+    received = stage.consumer(topic, mode="orderly").take(15)
+
+    for key in "012":
+        assert len({s["queue"] for s, (_, body) in zip(sent, pairs, strict=True) if body[0] == key}) == 1
+        assert [m.text for m in received if m.text[0] == key] == [f"{key}:{i}" for i in range(5)]
+
+
+def test_a_delay_level_holds_a_message_back(stage: Stage) -> None:
+    """Level 2 (2 s here) arrives no earlier, in its topic, with the properties of a delayed message."""
+    topic = stage.topic()
+    consumer = stage.consumer(topic)
+    begun = time.monotonic()
+    stage.producer().send(topic, "later", delayLevel=2)
+
+    (message,) = consumer.take(1)
+
+    assert 1.9 < time.monotonic() - begun < 4.5
+    assert (message.topic, message.text) == (topic, "later")
+    assert message.properties["DELAY"] == "2"
+    assert message.properties["REAL_TOPIC"] == topic
+    assert message.properties["REAL_QID"] == str(message.queue)
+
+
+def test_the_first_send_makes_the_topic(stage: Stage) -> None:
+    """With auto-creation on, an unknown topic gets the default topic's queues."""
+    topic = stage.name("made-by-send")
+    (sent,) = stage.producer().send(topic, "first")
+
+    assert (sent["status"], sent["offset"]) == ("SEND_OK", 0)
+    assert [m.text for m in stage.consumer(topic).take(1)] == ["first"]
+
+
+def test_too_large_a_message_is_refused(stage: Stage) -> None:
+    """A body over the broker's maxMessageSize, from a client that allows it, is MESSAGE_ILLEGAL (13)."""
+    producer = stage.producer(maxMessageSize=16 << 20, compressOver=16 << 20)
+    topic = stage.topic()
+
+    with pytest.raises(JavaError) as refused:
+        producer.send(topic, bytes(5 << 20))
+
+    assert refused.value.code == 13
+    assert producer.send(topic, "small")[0]["status"] == "SEND_OK"
+
+
+def test_offsets_of_a_queue_can_be_asked(stage: Stage) -> None:
+    """Minimum, maximum, earliest store time, and the offset of a moment."""
+    topic = stage.topic(queues=1)
+    producer = stage.producer()
+    sent = producer.send(topic, "a", "b", "c")
+
+    stored = [producer.view(topic, s["offsetId"]).raw["storeTimestamp"] for s in sent]
+    offsets = eventually(lambda: producer.offsets(topic, timestamp=stored[0]), lambda o: o["max"] == 3)
+
+    assert offsets == {"min": 0, "max": 3, "earliestStoreTime": stored[0], "search": 0}
+
+
+def test_messages_are_found_by_key_and_by_id(stage: Stage) -> None:
+    """The index answers keys and unique ids; an offset id leads straight to the record."""
+    topic = stage.topic()
+    producer = stage.producer()
+    producer.send(topic, "other", keys="another")
+    (sent,) = producer.send(topic, "wanted", keys="order-7 customer-3")
+
+    for key in ("order-7", "customer-3"):
+        found = eventually(lambda key=key: found_by(stage, topic, key), bool)
+        assert [m.text for m in found] == ["wanted"]
+    for message_id in (sent["id"], sent["offsetId"]):
+        assert producer.view(topic, message_id).text == "wanted"
+
+
+def found_by(stage: Stage, topic: str, key: str) -> list[object]:
+    """Return what a key finds; nothing is an error in Java."""
+    try:
+        return list(stage.producer().query(topic, key))
+    except JavaError:
+        return []

@@ -1,0 +1,155 @@
+"""Apache's mqadmin against a broker: Apache's own, which proves the expectations, then ours."""
+
+import re
+
+from tests.peer.stage import Stage, eventually
+
+
+def rows(printed: str) -> list[list[str]]:
+    """Return the words of each line of a printed table, without its heading."""
+    return [line.split() for line in printed.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def fields(printed: str) -> dict[str, str]:
+    """Return what a list of `name: value` lines says."""
+    return {
+        name.strip(): value.strip()
+        for name, _, value in (line.partition(":") for line in printed.splitlines())
+    }
+
+
+def test_update_topic_and_topic_route(stage: Stage) -> None:
+    """A topic made with queue numbers has them in its route, and after a change others."""
+    topic = stage.topic(queues=3)
+    assert stage.address in stage.mqadmin("topicRoute", "-t", topic)
+    assert re.search(r'"readQueueNums":\s?3', stage.mqadmin("topicRoute", "-t", topic))
+
+    stage.mqadmin("updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "5", "-w", "5")
+
+    route = eventually(lambda: stage.mqadmin("topicRoute", "-t", topic), lambda told: 'Nums":5' in told)
+    assert re.search(r'"writeQueueNums":\s?5', route)
+    assert re.search(r'"brokerName":\s?"broker-a"', route)
+    assert re.search(r'"cluster":\s?"DefaultCluster"', route)
+
+
+def test_topic_list_and_delete_topic(stage: Stage) -> None:
+    """A topic is listed while it is there."""
+    topic = stage.topic()
+    assert topic in stage.mqadmin("topicList").split()
+    assert "DefaultCluster" in stage.mqadmin("topicClusterList", "-t", topic)
+
+    assert "success" in stage.mqadmin("deleteTopic", "-c", "DefaultCluster", "-t", topic)
+
+    assert topic not in stage.mqadmin("topicList").split()
+    assert "No topic route info" in stage.mqadmin("topicRoute", "-t", topic)
+
+
+def test_topic_status(stage: Stage) -> None:
+    """Each queue shows its offsets and, when it has messages, when the last one came."""
+    topic = stage.topic(queues=2)
+    stage.producer().send(topic, "a", "b", "c", mode="queue", queue=1)
+
+    empty, full = rows(stage.mqadmin("topicStatus", "-t", topic))[:2]
+
+    assert empty == ["broker-a", "0", "0", "0"]
+    assert full[:4] == ["broker-a", "1", "0", "3"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", full[4])
+
+
+def test_cluster_list(stage: Stage) -> None:
+    """The broker is listed with its name, id, address and version."""
+    (row,) = rows(stage.mqadmin("clusterList"))
+
+    assert row[:4] == ["DefaultCluster", "broker-a", "0", stage.address]
+    assert re.fullmatch(r"V\d+_\d+_\d+", row[4])
+
+
+def test_broker_status(stage: Stage) -> None:
+    """The runtime statistics hold what the tools and dashboards read."""
+    stage.producer().send(stage.topic(), "counted")
+
+    status = fields(stage.mqadmin("brokerStatus", "-b", stage.address))
+
+    assert re.fullmatch(r"V\d+_\d+_\d+", status["brokerVersionDesc"])
+    assert int(status["msgPutTotalTodayNow"]) >= 1
+    assert int(status["commitLogMaxOffset"]) > int(status["commitLogMinOffset"])
+    for name in (
+        "bootTimestamp",
+        "runtime",
+        "putTps",
+        "getTotalTps",
+        "commitLogDiskRatio",
+        "putMessageTimesTotal",
+    ):
+        assert name in status
+
+
+def test_consumer_progress_and_connection(stage: Stage) -> None:
+    """A group's members and subscriptions are shown, and its lag once it has committed."""
+    topic, group = stage.topic(queues=1), stage.name("group")
+    producer = stage.producer()
+    producer.send(topic, "a", "b", tags="red")
+    consumer = stage.consumer({topic: "red || blue"}, group)
+    consumer.take(2)
+
+    connections = stage.mqadmin("consumerConnection", "-g", group)
+    assert consumer.name in connections
+    assert f"%RETRY%{group}" in connections
+    assert "red || blue" in connections
+    assert "CONSUME_PASSIVELY" in connections
+    assert "CLUSTERING" in connections
+    assert "CONSUME_FROM_FIRST_OFFSET" in connections
+
+    consumer.stop()
+    producer.send(topic, "c", "d", "e")
+
+    def progress() -> list[list[str]]:
+        return [row for row in rows(stage.mqadmin("consumerProgress", "-g", group)) if row[0] == topic]
+
+    (row,) = eventually(progress, lambda told: bool(told) and told[0][3:5] == ["5", "2"])
+    assert row[:6] == [topic, "broker-a", "0", "5", "2", "3"]
+
+
+def test_queries_for_messages(stage: Stage) -> None:
+    """A message is found by offset id, unique id, key, and its place in a queue."""
+    topic = stage.topic(queues=1)
+    sent = stage.producer().send(topic, "first", "second", tags="t", keys="k-1 k-2")
+    second = sent[1]
+    # Since 5.0 an offset id no longer tells the topic.
+    in_topic = () if stage.version.startswith("4.") else ("-t", topic)
+
+    listed = eventually(
+        lambda: stage.mqadmin("queryMsgByKey", "-t", topic, "-k", "k-2"), lambda told: len(rows(told)) == 2
+    )
+    assert sorted(row[:3] for row in rows(listed)) == [[sent[0]["id"], "0", "0"], [sent[1]["id"], "0", "1"]]
+    for command in (
+        ("queryMsgById", "-i", second["offsetId"], *in_topic),
+        ("queryMsgByUniqueKey", "-i", second["id"], "-t", topic),
+        ("queryMsgByOffset", "-t", topic, "-b", "broker-a", "-i", "0", "-o", "1"),
+    ):
+        told = fields(stage.mqadmin(*command))
+        assert told["Topic"] == topic
+        assert told["Queue Offset"] == "1"
+        assert told["Tags"] == "[t]"
+        assert told["Keys"] == "[k-1 k-2]"
+
+
+def test_update_and_delete_subscription_group(stage: Stage) -> None:
+    """A group made by hand keeps its retry settings; deleted, it is gone."""
+    group = stage.name("group")
+    made = stage.mqadmin("updateSubGroup", "-b", stage.address, "-g", group, "-r", "3", "-q", "2")
+    assert "success" in made
+    assert "retryMaxTimes=3" in made
+
+    assert "success" in stage.mqadmin("deleteSubGroup", "-b", stage.address, "-g", group)
+
+
+def test_broker_config_is_shown(stage: Stage) -> None:
+    """The broker tells its settings under Apache's names."""
+    shown = stage.mqadmin("getBrokerConfig", "-b", stage.address)
+    settings = dict(re.findall(r"^(\w+)\s+=\s+(.*)$", shown, re.MULTILINE))
+
+    assert settings["brokerName"] == "broker-a"
+    assert settings["brokerIP1"] == "127.0.0.1"
+    assert settings["messageDelayLevel"].startswith("1s 2s 1s")
+    assert settings["maxMessageSize"] == "4194304"
