@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import cast
 
 from rocket_remoting.codes import ResponseCode, request_name
 from rocket_remoting.command import Buffer, RemotingCommand
@@ -255,8 +256,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin: asyncio calls this once."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         self.is_closed = False
         self.local_address = format_address(transport.get_extra_info("sockname"))
         if not self.remote_address:
