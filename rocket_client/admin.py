@@ -28,13 +28,16 @@ from rocket_remoting.bodies import (
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.errors import ResponseError
+from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import (
     CreateTopicRequestHeader,
+    DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetConsumeStatsRequestHeader,
     GetTopicStatsInfoRequestHeader,
+    PutKVConfigRequestHeader,
     QueryMessageRequestHeader,
     ResetOffsetRequestHeader,
     ViewMessageRequestHeader,
@@ -45,6 +48,9 @@ from rocket_remoting.record import decode_record, decode_records
 from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
 from rocket_remoting.topics import AUTO_CREATE_TOPIC, validate_group, validate_topic
 from rocket_remoting.transport import Transport
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""The name servers' namespace of order configurations."""
 
 _FOREVER_MS = (1 << 63) - 1
 
@@ -169,10 +175,8 @@ class Admin:
             await self._client.requests.ask(
                 address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic)
             )
-        for address in self.settings.name_server_addresses:
-            await self._client.name_servers.ask(
-                address, RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequestHeader(topic=topic)
-            )
+        gone = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+        await self._tell_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, gone)
         self._client.routes.forget(topic)
 
     async def await_topic(self, topic: str, *, queues: int = 1, timeout: float = 10.0) -> TopicRoute:
@@ -201,6 +205,24 @@ class Admin:
             )
             stats |= decode_body(response.body, TopicStatsTable).offset_table
         return stats
+
+    async def set_order_conf(self, topic: str, order_conf: str) -> None:
+        """Clients send to exactly these queues, ``broker-a:4;broker-b:4``, in this order, whoever is alive.
+
+        Name servers put it into routes only with ``orderMessageEnable=true``.
+        """
+        header = PutKVConfigRequestHeader(namespace=ORDER_TOPIC_CONFIG, key=topic, value=order_conf)
+        await self._tell_name_servers(RequestCode.PUT_KV_CONFIG, header)
+
+    async def delete_order_conf(self, topic: str) -> None:
+        """Clients send to all queues of the brokers that are alive again."""
+        header = DeleteKVConfigRequestHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
+        await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, header)
+
+    async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
+        self._life.require_running()
+        for address in self.settings.name_server_addresses:
+            await self._client.name_servers.ask(address, code, header)
 
     # Groups
 

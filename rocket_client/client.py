@@ -22,7 +22,7 @@ from rocket_client.broker_requests import BrokerRequests
 from rocket_client.connections import Connections
 from rocket_client.errors import BrokerNotFoundError, GroupInUseError
 from rocket_client.name_servers import NameServers
-from rocket_client.routes import RouteTable
+from rocket_client.routes import RouteTable, vip_address
 from rocket_client.settings import ClientSettings
 from rocket_remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
 from rocket_remoting.clock import Clock
@@ -148,8 +148,8 @@ class RocketClient:
 
     # Brokers
 
-    async def broker(self, broker_name: str, topic: str) -> Connection:
-        """A connection to the broker's master.
+    async def broker(self, broker_name: str, topic: str, *, vip: bool = False) -> Connection:
+        """A connection to the broker's master, with `vip` to its second port.
 
         Raises:
             BrokerNotFoundError: No route gives its address, not even a fresh one of the topic.
@@ -160,7 +160,7 @@ class RocketClient:
             address = self.routes.master_address(broker_name)
             if address is None:
                 raise BrokerNotFoundError(broker_name)
-        return await self.brokers.to(address)
+        return await self.brokers.to(vip_address(address) if vip else address)
 
     async def heartbeat(self) -> None:
         """Tell every broker which groups this client belongs to; failures are logged."""

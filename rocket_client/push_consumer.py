@@ -145,7 +145,7 @@ class PushConsumer:
             self._client.spawn(self._announce(), "announce subscriptions")
 
     async def _announce(self) -> None:
-        await self._client.routes.refresh_all(self._subscriptions)
+        await self._client.routes.refresh_all(list(self._subscriptions))
         await self._client.heartbeat()
         self._client.search_routes()
         self._rebalancer.soon()
@@ -182,6 +182,7 @@ class PushConsumer:
             self._subscriptions[topic] = tag_subscription(topic, ALL, self._clock.now_ms())
         self._client = self._acquire()
         try:
+            self._assemble()
             self._client.register_consumer(self)
             await self._begin()
         except BaseException:
@@ -203,8 +204,7 @@ class PushConsumer:
         )
 
     async def _begin(self) -> None:
-        self._assemble()
-        for topic in self._subscriptions:
+        for topic in list(self._subscriptions):
             await self._client.routes.refresh(topic)
         await self._client.heartbeat()
         self._consumption.start()
@@ -328,13 +328,11 @@ class PushConsumer:
 
     def rebalance_soon(self) -> None:
         """Divide the queues anew now."""
-        if self._life.running:
-            self._rebalancer.soon()
+        self._rebalancer.soon()
 
     async def persist_offsets(self) -> None:
         """Commit what is settled."""
-        if self._life.running:
-            await self._offsets.persist(self._rebalancer.assigned())
+        await self._offsets.persist(self._rebalancer.assigned())
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Go on in these queues of the topic from these offsets."""

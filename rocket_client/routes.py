@@ -263,6 +263,12 @@ class RouteTable:
         return gone
 
 
+def vip_address(address: str) -> str:
+    """The broker's second port, on which it serves what must not wait behind pulls."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - 2}"
+
+
 def _configured_queues(topic: str, order_topic_conf: str) -> tuple[MessageQueue, ...]:
     queues: list[MessageQueue] = []
     for part in order_topic_conf.split(";"):

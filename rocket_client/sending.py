@@ -19,7 +19,7 @@ from rocket_client.client import RocketClient
 from rocket_client.errors import SendError, SendRejectedError, SendTimeoutError
 from rocket_client.faults import FaultTable
 from rocket_client.outgoing import Outgoing, OutgoingMessages
-from rocket_client.routes import TopicRoute
+from rocket_client.routes import TopicRoute, vip_address
 from rocket_client.send_result import STATUS_OF_RESPONSE, SendResult, SendStatus
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.command import RemotingCommand
@@ -38,6 +38,7 @@ class Sender:
         self._client = client
         self._settings = settings
         self._outgoing = outgoing
+        self._vip = settings.vip_channel_enabled
         self._now = asyncio.get_running_loop().time
         self._faults: FaultTable | None = None
         if settings.send_latency_fault_enable:
@@ -157,6 +158,8 @@ class Sender:
     ) -> SendResult:
         broker_name = target.broker_name
         address = self._client.routes.master_address(broker_name)
+        if address is not None and self._vip:
+            address = vip_address(address)
         connection = self._client.brokers.get(address) if address is not None else None
         if connection is None:
             connection = await self._connection(broker_name, outgoing.topic, deadline)
@@ -170,7 +173,7 @@ class Sender:
     async def _connection(self, broker_name: str, topic: str, deadline: float) -> Connection:
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._client.broker(broker_name, topic)
+                return await self._client.broker(broker_name, topic, vip=self._vip)
         except TimeoutError as error:
             raise ConnectError(broker_name, "not in the time given to the send") from error
 

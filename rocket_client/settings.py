@@ -63,7 +63,7 @@ class ClientSettings:
     connect_timeout: timedelta = timedelta(seconds=3)
     """How long making a connection may take."""
     vip_channel_enabled: bool = False
-    """Send through the broker's second port, its port minus 2."""
+    """Producers send to the broker's second port, its port minus 2."""
 
     def __post_init__(self) -> None:
         addresses = self.name_servers
