@@ -263,7 +263,7 @@ def told(message: MessageExt) -> dict[str, Any]:
 
 
 def expected(record: dict[str, Any]) -> dict[str, Any]:
-    """What the listener saw, without the broker's name (in no record) and the packed bit (4.9 leaves it set)."""
+    """What the listener saw, without the broker's name (in no record) and the packed bit (kept by 4.9)."""
     rest = {name: value for name, value in record.items() if name != "broker"}
     rest |= {"body": base64.b64decode(record["body"]), "sysFlag": record["sysFlag"] & ~COMPRESSED}
     return {"keys": None, "tags": None} | rest

@@ -1,0 +1,177 @@
+"""JSON bodies, and fastjson's ways."""
+
+import zlib
+
+import pytest
+
+from rocket_remoting import fastjson
+from rocket_remoting.bodies import (
+    BrokerData,
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumerOffsetSerializeWrapper,
+    ConsumeType,
+    DataVersion,
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    KVTable,
+    LockBatchRequestBody,
+    MessageModel,
+    ProducerData,
+    QueueData,
+    RegisterBrokerBody,
+    SubscriptionData,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicOffset,
+    TopicRouteData,
+    TopicStatsTable,
+    decode_body,
+    decode_register_broker_body,
+    encode_body,
+    encode_register_broker_body,
+)
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.message import MessageQueue
+
+ROUTE = TopicRouteData(
+    queue_datas=[QueueData(broker_name="b", read_queue_nums=4, write_queue_nums=4, perm=6)],
+    broker_datas=[
+        BrokerData(cluster="c", broker_name="b", broker_addrs={0: "10.0.0.1:10911", 1: "10.0.0.2:10911"})
+    ],
+)
+REGISTRATION = RegisterBrokerBody(
+    topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+        topic_config_table={
+            "a": TopicConfig(topic_name="a", read_queue_nums=8, perm=4),
+            "b": TopicConfig(topic_name="b", attributes={"message.type": "FIFO", "x": "y z"}),
+        },
+        data_version=DataVersion(timestamp=5, counter=7),
+    ),
+    filter_server_list=["10.0.0.1:1"],
+)
+
+
+def test_broker_ids_are_bare_unless_standard_json_is_asked_for() -> None:
+    """Old clients get numbers as keys without quotes, those that ask for standard JSON with them."""
+    assert b'"brokerAddrs":{0:"10.0.0.1:10911",1:"10.0.0.2:10911"}' in encode_body(ROUTE)
+    assert b'"brokerAddrs":{"0":"10.0.0.1:10911"' in encode_body(ROUTE, standard_json=True)
+
+
+@pytest.mark.parametrize("standard", [False, True])
+def test_routes_come_back(standard: bool) -> None:
+    """A route is read in either form."""
+    assert decode_body(memoryview(encode_body(ROUTE, standard_json=standard)), TopicRouteData) == ROUTE
+
+
+def test_queues_as_keys() -> None:
+    """Tables by queue have queues as keys, as fastjson writes them."""
+    table = TopicStatsTable(offset_table={MessageQueue("t", "b", 1): TopicOffset(max_offset=3)})
+    text = encode_body(table)
+    assert text.startswith(b'{"offsetTable":{{"topic":"t","brokerName":"b","queueId":1}:{')
+    assert decode_body(text, TopicStatsTable) == table
+
+
+def test_apache_s_offset_file() -> None:
+    """Offsets by topic, group and queue are read as Apache's broker writes them to its file."""
+    text = b'{\n\t"offsetTable":{"t@g":{0:5,1:7\n\t\t}\n\t}\n}'
+    assert decode_body(text, ConsumerOffsetSerializeWrapper).offset_table == {"t@g": {0: 5, 1: 7}}
+
+
+def test_heartbeat_as_java_sends_it() -> None:
+    """A heartbeat keeps every group and subscription."""
+    heartbeat = HeartbeatData(
+        client_id="10.0.0.1@1",
+        producer_data_set=[ProducerData(group_name="p")],
+        consumer_data_set=[
+            ConsumerData(
+                group_name="g",
+                consume_type=ConsumeType.CONSUME_PASSIVELY,
+                message_model=MessageModel.CLUSTERING,
+                consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+                subscription_data_set=[
+                    SubscriptionData(
+                        topic="t", sub_string="a || b", tags_set={"a", "b"}, code_set={97, 98}, sub_version=5
+                    )
+                ],
+            )
+        ],
+    )
+    text = encode_body(heartbeat)
+    assert b'"clientID":"10.0.0.1@1"' in text
+    assert decode_body(text, HeartbeatData) == heartbeat
+
+
+def test_numbers_between_quotes_and_nulls_are_accepted() -> None:
+    """What fastjson would forgive is forgiven: quoted numbers, nulls for what may be missing."""
+    text = b"""{"consumerGroup": "g", "clientId": "c", "onlyThisBroker": null,
+        "mqSet": [{"topic": "t", "brokerName": "b", "queueId": "1"}]}"""
+    body = decode_body(text, LockBatchRequestBody)
+    assert body.mq_set == {MessageQueue("t", "b", 1)}
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_registrations_come_back(compressed: bool) -> None:
+    """A broker's report comes back in both forms."""
+    text = encode_register_broker_body(REGISTRATION, compressed=compressed)
+    assert decode_register_broker_body(text, compressed=compressed) == REGISTRATION
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"no zlib",
+        zlib.compress(b""),
+        zlib.compress(b"\x00\x00\x00\x02{}\x7f\xff\xff\xff"),
+        zlib.compress(b"\xff\xff\xff\xff"),
+        zlib.compress(b"\x00\x00\x00\x02{}\x00\x00\x00\x01\x00\x00\x00\x03a b"),
+        encode_register_broker_body(REGISTRATION, compressed=True)[:-10],
+    ],
+)
+def test_broken_registrations_are_refused(data: bytes) -> None:
+    """A packed report that cannot be read is the broker's error."""
+    with pytest.raises(RemoteProtocolError, match="compressed RegisterBrokerBody"):
+        decode_register_broker_body(data, compressed=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"}",
+        b"[",
+        b"{1}",
+        b'{"a"}',
+        b'{"a":}',
+        b'{"a":1 "b":2}',
+        b"[1 2]",
+        b"{}{}",
+        b"{null:1}",
+        b"{true:1}",
+        b"{{}:1}",
+        b'{"a":"\xff"}',
+        b'{"a":"unclosed',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"{" * 100_000,
+    ],
+)
+def test_what_is_no_json_is_refused(text: bytes) -> None:
+    """A body that not even fastjson would read is the peer's error, however deep it is nested."""
+    with pytest.raises(RemoteProtocolError, match="no JSON"):
+        fastjson.loads(text)
+    with pytest.raises(RemoteProtocolError):
+        decode_body(text, GetConsumerListByGroupResponseBody)
+
+
+def test_what_is_missing_is_named() -> None:
+    """A body without a name it must have is refused with that name."""
+    with pytest.raises(RemoteProtocolError, match=r"KVTable: .*`table`"):
+        decode_body(b"{}", KVTable)
+
+
+def test_version_of_a_table_moves_on() -> None:
+    """Each change counts one more and has its time."""
+    assert DataVersion(timestamp=5, counter=7).next(9) == DataVersion(timestamp=9, counter=8)

@@ -1,0 +1,82 @@
+"""Compression of message bodies."""
+
+import zlib
+
+import lz4.frame
+import pytest
+import zstandard
+
+from rocket_remoting.compression import CompressionType, compress, decompress
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
+
+TYPES = list(CompressionType)
+BODY = b"one flight, two flights, " * 400
+
+
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("level", [1, 5, 9])
+def test_bodies_come_back(type_: CompressionType, level: int) -> None:
+    """Each algorithm makes a repetitive body smaller, and gives it back whole."""
+    packed = compress(BODY, type_, level)
+    assert len(packed) < len(BODY) / 10
+    assert decompress(memoryview(packed), COMPRESSED | type_.sys_flag) == BODY
+
+
+def test_type_bits() -> None:
+    """The type's bits are those of the message's system flag."""
+    flags = [COMPRESSION_LZ4, COMPRESSION_ZSTD, COMPRESSION_ZLIB]
+    assert [
+        type_.sys_flag for type_ in (CompressionType.LZ4, CompressionType.ZSTD, CompressionType.ZLIB)
+    ] == flags
+
+
+def test_no_type_bits_mean_zlib() -> None:
+    """Clients before 4.9.3 pack with zlib and say no type."""
+    assert decompress(zlib.compress(BODY), COMPRESSED) == BODY
+
+
+@pytest.mark.parametrize("type_", TYPES)
+def test_bombs_are_not_unfolded(type_: CompressionType) -> None:
+    """A small body that would unfold to more than the limit is refused."""
+    bomb = compress(bytes(10_000_000), type_)
+    with pytest.raises(RemoteProtocolError, match="more than 1000000"):
+        decompress(bomb, COMPRESSED | type_.sys_flag, limit=1_000_000)
+
+
+def test_a_bomb_that_hides_its_size() -> None:
+    """A zstd stream that does not state its size, as Java writes it, is bounded too."""
+    writer = zstandard.ZstdCompressor().compressobj()
+    bomb = writer.compress(bytes(10_000_000)) + writer.flush()
+    with pytest.raises(RemoteProtocolError, match="more than 1000000"):
+        decompress(bomb, COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
+
+
+def test_a_body_of_the_limits_size_passes() -> None:
+    """The limit itself is allowed."""
+    for type_ in TYPES:
+        assert len(decompress(compress(bytes(1000), type_), COMPRESSED | type_.sys_flag, limit=1000)) == 1000
+
+
+def test_streams_without_a_stated_size() -> None:
+    """Streams written piece by piece, as Java's writers do, are read."""
+    writer = zstandard.ZstdCompressor().compressobj()
+    assert decompress(writer.compress(BODY) + writer.flush(), COMPRESSION_ZSTD) == BODY
+    packer = lz4.frame.LZ4FrameCompressor()
+    stream = packer.begin() + packer.compress(BODY) + packer.flush()
+    assert decompress(stream, COMPRESSION_LZ4) == BODY
+
+
+@pytest.mark.parametrize("type_", TYPES)
+@pytest.mark.parametrize("damage", ["garbage", "truncated", "empty"])
+def test_damage_is_told(type_: CompressionType, damage: str) -> None:
+    """A body that is not what its flag says is a protocol error of the peer, not a crash of ours."""
+    packed = {"garbage": b"\x00" + BODY, "truncated": compress(BODY, type_)[:-9], "empty": b""}[damage]
+    with pytest.raises(RemoteProtocolError, match=type_.name.lower()):
+        decompress(packed, COMPRESSED | type_.sys_flag)
+
+
+def test_unknown_algorithm() -> None:
+    """Type bits nobody has defined are refused."""
+    with pytest.raises(RemoteProtocolError, match="compression type 5"):
+        decompress(BODY, COMPRESSED | 5 << 8)

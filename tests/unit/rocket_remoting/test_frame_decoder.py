@@ -1,0 +1,139 @@
+"""From bytes to commands."""
+
+import struct
+import tracemalloc
+
+import pytest
+
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.frame_decoder import FrameDecoder
+
+MIB = 1024 * 1024
+
+
+def frame(body: bytes, opaque: int = 0) -> bytes:
+    """A frame of a request with this body."""
+    command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, body=body)
+    command.opaque = opaque
+    return b"".join(command.encode())
+
+
+def test_several_frames_at_once() -> None:
+    """All whole frames of a chunk come out, in order."""
+    commands = FrameDecoder().feed(b"".join(frame(b"x" * n, n) for n in range(100)))
+    assert [(command.opaque, len(command.body)) for command in commands] == [(n, n) for n in range(100)]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 100, 65_536, 100_000])
+def test_frames_in_chunks(size: int) -> None:
+    """It does not matter how the bytes are cut, nor whether a frame is larger than the receive buffer."""
+    data = frame(b"a" * 10, 1) + frame(b"b" * 200_000, 2) + frame(b"", 3)
+    decoder, commands = FrameDecoder(), []
+    for start in range(0, len(data), size):
+        commands += decoder.feed(data[start : start + size])
+    assert [(command.opaque, command.body) for command in commands] == [
+        (1, b"a" * 10),
+        (2, b"b" * 200_000),
+        (3, b""),
+    ]
+    assert decoder.pending == 0
+
+
+def test_bodies_do_not_share_the_buffer() -> None:
+    """A body is the receiver's own: bytes that come later do not change it."""
+    decoder = FrameDecoder()
+    (first,) = decoder.feed(frame(b"first"))
+    decoder.feed(frame(b"other"))
+    assert first.body == b"first"
+    assert type(first.body) is bytes
+
+
+def test_room_is_never_empty() -> None:
+    """There is room for the next bytes at any moment of a large frame."""
+    data, decoder, commands = frame(b"x" * 3 * MIB), FrameDecoder(), []
+    while data:
+        room = decoder.writable()
+        assert len(room) > 0
+        count = min(len(room), len(data), 50_000)
+        room[:count] = data[:count]
+        commands += decoder.received(count)
+        data = data[count:]
+    assert len(commands) == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (struct.pack(">ii", -5, 0), "a frame of -5 bytes"),
+        (struct.pack(">ii", 3, 0), "a frame of 3 bytes"),
+        (struct.pack(">ii", 16 * MIB - 3, 0), "a frame of 16777213 bytes"),
+        (struct.pack(">ii", 2**31 - 1, 0), "a frame of 2147483647 bytes"),
+        (struct.pack(">ii", 10, 7), "a header of 7 bytes in a frame of 10"),
+        (struct.pack(">ii", 10, 2 << 24), "header encoding 2"),
+        (struct.pack(">ii", 10, -1), "header encoding 255"),
+        (bytes.fromhex("1603010200010001fc"), "TLS handshake"),
+        (b"GET / HTTP/1.1\r\n\r\n", "looks like text"),
+        (b"HELO example.org\r\n", "looks like text"),
+    ],
+)
+def test_what_is_no_frame_is_refused(data: bytes, reason: str) -> None:
+    """The first eight bytes tell, and the error says what they were."""
+    with pytest.raises(RemoteProtocolError, match=reason):
+        FrameDecoder().feed(data)
+
+
+def test_the_limit_counts_the_length_field() -> None:
+    """A frame of the limit's size passes, as with Apache's decoder; one byte more does not."""
+    data = frame(b"x" * 100)
+    assert len(FrameDecoder(max_frame=len(data)).feed(data)) == 1
+    with pytest.raises(RemoteProtocolError, match="allowed are 4 to"):
+        FrameDecoder(max_frame=len(data) - 1).feed(data)
+
+
+def test_good_frames_before_garbage_are_handed_over() -> None:
+    """What came whole before the garbage is not lost; then the decoder stays refused."""
+    decoder = FrameDecoder()
+    assert len(decoder.feed(frame(b"good") + struct.pack(">ii", -1, -1))) == 1
+    assert decoder.failure is not None
+    with pytest.raises(RemoteProtocolError, match="a frame of -1 bytes"):
+        decoder.feed(frame(b"too late"))
+
+
+def test_good_frames_of_an_earlier_buffer_are_handed_over() -> None:
+    """The same holds where the garbage lies beyond what fits into the receive buffer at once."""
+    decoder = FrameDecoder()
+    good = frame(b"x" * 60_000)
+    assert len(decoder.feed(good + good + b"\xff" * 100)) == 2
+    assert decoder.failure is not None
+
+
+def test_memory_follows_what_came_not_what_was_announced() -> None:
+    """A peer that announces a large frame and sends little of it costs little."""
+    tracemalloc.start()
+    decoders = [FrameDecoder() for _ in range(10)]
+    for decoder in decoders:
+        decoder.feed(struct.pack(">ii", 16 * MIB - 4, 100) + b"{}")
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 12 * MIB
+
+
+def test_memory_is_given_back() -> None:
+    """After a large frame the decoder is as small as before."""
+    tracemalloc.start()
+    decoder = FrameDecoder()
+    for command in decoder.feed(frame(bytes(8 * MIB))):
+        del command
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert decoder.pending == 0
+    assert used < MIB
+
+
+def test_pending_counts_what_waits() -> None:
+    """The bytes of a frame that is not whole are counted."""
+    decoder = FrameDecoder()
+    decoder.feed(frame(b"x") + frame(b"y")[:20])
+    assert decoder.pending == 20

@@ -1,0 +1,32 @@
+"""Java's String.hashCode."""
+
+import pytest
+
+from rocket_remoting.java_hash import java_hash
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("TagA", 2598919),
+        ("hello", 99162322),
+        ("polygenelubricants", -2147483648),
+        ("订单", 1129459),
+        ("😀", 1772899),
+    ],
+)
+def test_known_values(text: str, value: int) -> None:
+    """Texts hash to what Java says of them, those outside the basic plane as their two UTF-16 units."""
+    assert java_hash(text) == value
+
+
+@pytest.mark.parametrize("length", [127, 128, 129, 256, 1000])
+def test_long_texts(length: int) -> None:
+    """A text of any length hashes as the formula says, unit by unit."""
+    text = "".join(chr(33 + index % 90) for index in range(length))
+    value = 0
+    for unit in text:
+        value = (31 * value + ord(unit)) & 0xFFFFFFFF
+    assert java_hash(text) & 0xFFFFFFFF == value

@@ -1,0 +1,177 @@
+"""The record codec."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from rocket_remoting.compression import CompressionType, compress
+from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.properties import encode_properties
+from rocket_remoting.record import (
+    BLANK_MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
+    body_crc32,
+    decode_record,
+    decode_records,
+    encode_record,
+    host_flags,
+    peek_record,
+    read_size_and_magic,
+    record_size,
+)
+from rocket_remoting.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6, TRANSACTION_COMMIT
+
+FIELDS: dict[str, Any] = {
+    "queue_id": 3,
+    "queue_offset": 2**33,
+    "commit_log_offset": 2**40,
+    "sys_flag": TRANSACTION_COMMIT,
+    "flag": -7,
+    "born_timestamp": 1_700_000_000_000,
+    "born_host": ("10.0.0.2", 51234),
+    "store_timestamp": 1_700_000_000_005,
+    "store_host": ("10.0.0.1", 10911),
+    "reconsume_times": 2,
+    "prepared_transaction_offset": 5,
+}
+PROPERTIES = encode_properties({"TAGS": "new", "KEYS": "1"})
+RECORD = encode_record("orders", b"a body", PROPERTIES, **FIELDS)
+
+
+def test_first_bytes_by_hand() -> None:
+    """Size, magic, check sum, queue id and flag stand where Apache's decoder looks for them."""
+    assert struct.unpack_from(">iIIii", RECORD) == (len(RECORD), 0xDAA320A7, body_crc32(b"a body"), 3, -7)
+    assert RECORD.endswith(b"\x00\x06a body\x06orders" + struct.pack(">h", len(PROPERTIES)) + PROPERTIES)
+
+
+def test_message_comes_back() -> None:
+    """What was encoded is decoded."""
+    message = decode_record(RECORD)
+    assert (message.topic, message.body, message.properties) == (
+        "orders",
+        b"a body",
+        {"TAGS": "new", "KEYS": "1"},
+    )
+    assert {name: getattr(message, name) for name in FIELDS} == FIELDS
+    assert (message.store_size, message.body_crc) == (len(RECORD), body_crc32(b"a body"))
+
+
+def test_peek_leaves_the_body_alone() -> None:
+    """The fixed fields, topic and raw properties are read where the record lies, and the body only pointed at."""
+    head = peek_record(memoryview(b"...." + RECORD), 4)
+    assert {name: getattr(head, name) for name in FIELDS} == FIELDS
+    assert (head.topic, head.properties, head.total_size) == ("orders", PROPERTIES, len(RECORD))
+    assert (b"...." + RECORD)[head.body_position : head.body_position + head.body_length] == b"a body"
+
+
+@pytest.mark.parametrize(
+    ("born", "store", "flags"),
+    [
+        ("10.0.0.1", "10.0.0.2", 0),
+        ("2001:db8::1", "10.0.0.2", BORN_HOST_V6),
+        ("10.0.0.1", "2001:db8::2", STORE_HOST_V6),
+        ("2001:db8::1", "2001:db8::2", BORN_HOST_V6 | STORE_HOST_V6),
+    ],
+)
+def test_hosts_of_either_family(born: str, store: str, flags: int) -> None:
+    """The system flag's host bits follow the hosts, whatever was given, and say how long they are."""
+    fields = FIELDS | {
+        "born_host": (born, 1),
+        "store_host": (store, 2),
+        "sys_flag": BORN_HOST_V6 | STORE_HOST_V6,
+    }
+    record = encode_record("orders", b"x", b"", **fields)
+    message = decode_record(record)
+    assert (message.born_host, message.store_host, message.sys_flag) == ((born, 1), (store, 2), flags)
+    assert len(record) == record_size(1, 6, 0, flags)
+    assert host_flags((born, 1), (store, 2)) == flags
+
+
+def test_long_topics_make_version_2_records() -> None:
+    """A topic above 127 bytes takes the form that 5.x reads: a length of two bytes."""
+    topic = "%RETRY%" + "g" * 200
+    record = encode_record(topic, b"x", b"", **FIELDS)
+    assert read_size_and_magic(record) == (record_size(1, 207, 0), MAGIC_V2)
+    assert decode_record(record).topic == topic
+    assert read_size_and_magic(RECORD)[1] == MAGIC_V1
+
+
+def test_packed_bodies_are_unpacked() -> None:
+    """A packed body arrives unpacked, with the flag cleared; on request it is left as it is."""
+    packed = compress(b"long " * 100, CompressionType.LZ4)
+    flag = COMPRESSED | CompressionType.LZ4.sys_flag
+    record = encode_record("orders", packed, b"", **FIELDS | {"sys_flag": flag})
+    message = decode_record(record)
+    assert (message.body, message.sys_flag & COMPRESSED) == (b"long " * 100, 0)
+    raw = decode_record(record, decompress=False)
+    assert (raw.body, raw.sys_flag) == (packed, flag)
+
+
+def test_records_one_after_the_other() -> None:
+    """A pull's answer is records without anything between."""
+    assert [m.topic for m in decode_records(RECORD + encode_record("b", b"", b"", **FIELDS) + RECORD)] == [
+        "orders",
+        "b",
+        "orders",
+    ]
+    assert decode_records(b"") == []
+
+
+def test_blank_is_no_record() -> None:
+    """The blank end of a file is told apart by its magic, and is no message."""
+    blank = struct.pack(">ii", 100, BLANK_MAGIC) + bytes(92)
+    assert read_size_and_magic(blank) == (100, BLANK_MAGIC)
+    with pytest.raises(RemoteProtocolError, match="0xcbd43194"):
+        decode_record(blank)
+    with pytest.raises(RemoteProtocolError, match="only 3 bytes"):
+        read_size_and_magic(blank, 97)
+
+
+@pytest.mark.parametrize("cut", [0, 7, 50, 87, 90, 95, 110, len(RECORD) - 1])
+def test_truncated_records_are_refused(cut: int) -> None:
+    """A record cut anywhere is an error that says where it begins."""
+    with pytest.raises(RemoteProtocolError, match="record at 0"):
+        decode_record(RECORD[:cut])
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [(0, 10), (0, -1), (0, 2**31 - 1), (4, 0), (84, -1), (84, -90), (84, 2**31 - 1), (84, 5)],
+)
+def test_lengths_that_do_not_agree_are_refused(position: int, value: int) -> None:
+    """Sizes that lie never lead out of the buffer, nor to a message."""
+    record = bytearray(RECORD)
+    struct.pack_into(">i", record, position, value)
+    with pytest.raises(RemoteProtocolError, match="record at 0"):
+        decode_records(record)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"queue_id": 2**31}, "does not fit"),
+        ({"queue_offset": 2**63}, "does not fit"),
+        ({"born_host": ("broker.example", 1)}, "IP address"),
+        ({"store_host": ("10.0.0.1", 2**32)}, "port"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_ours_to_answer_for(changes: dict[str, Any], reason: str) -> None:
+    """A value that the format cannot hold is refused before anything is stored."""
+    with pytest.raises(LocalProtocolError, match=reason):
+        encode_record("orders", b"x", b"", **FIELDS | changes)
+
+
+def test_oversized_properties_and_topics_are_refused() -> None:
+    """Properties are counted in 16 bits, and so are topics."""
+    with pytest.raises(LocalProtocolError, match="properties of 32768"):
+        encode_record("orders", b"x", bytes(32768), **FIELDS)
+    with pytest.raises(LocalProtocolError, match="topic of 40000"):
+        encode_record("t" * 40_000, b"x", b"", **FIELDS)
+
+
+def test_a_topic_that_is_no_utf8() -> None:
+    """Text in a record is UTF-8."""
+    with pytest.raises(RemoteProtocolError, match="topic is not UTF-8"):
+        decode_record(RECORD.replace(b"orders", b"\xff" * 6))
