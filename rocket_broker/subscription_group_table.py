@@ -15,7 +15,7 @@ from rocket_remoting.bodies import (
     encode_body,
 )
 from rocket_remoting.clock import Clock
-from rocket_remoting.topics import TOOLS_CONSUMER_GROUP, is_system_group
+from rocket_remoting.topics import TOOLS_CONSUMER_GROUP, is_system_group, validate_group
 
 __all__ = ["OWN_GROUPS", "SubscriptionGroupTable"]
 
@@ -67,9 +67,12 @@ class SubscriptionGroupTable:
         return self._configs.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group's configuration, created if ``autoCreateSubscriptionGroup`` allows."""
+        """Return the group's configuration, created if ``autoCreateSubscriptionGroup`` and its name allow it."""
         config = self._configs.get(group)
-        if config is None and (self._settings.auto_create_subscription_group or is_system_group(group)):
+        if config is not None:
+            return config
+        wanted = self._settings.auto_create_subscription_group or is_system_group(group)
+        if wanted and _is_legal(group):
             config = SubscriptionGroupConfig(group_name=group)
             _log.info("consumer group %s created because it appeared", group)
             self._put(config)
@@ -119,3 +122,11 @@ class SubscriptionGroupTable:
 
     def __len__(self) -> int:
         return len(self._configs)
+
+
+def _is_legal(group: str) -> bool:
+    try:
+        validate_group(group)
+    except ValueError:
+        return False
+    return True

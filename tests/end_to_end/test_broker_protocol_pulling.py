@@ -1,0 +1,351 @@
+"""What a consumer meets: PULL_MESSAGE and its long polling."""
+
+import asyncio
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.message import MessageQueue
+from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from tests.end_to_end.raw_client import COMMITTING, HELD, RawClient, pull_header, with_broker
+
+
+def loop_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_a_pull_answers_messages_and_where_to_go_on() -> None:
+    """Records as they were stored, with the queue's first and last offset."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for n in range(5):
+            await client.send(body=b"%d" % n)
+        pulled = await client.pull(offset=1, max_msg_nums=3)
+        assert (pulled.code, pulled.remark, pulled.bodies) == (
+            ResponseCode.SUCCESS,
+            "FOUND",
+            [b"1", b"2", b"3"],
+        )
+        header = pulled.header
+        assert (header.next_begin_offset, header.min_offset, header.max_offset) == (4, 0, 5)
+        assert header.suggest_which_broker_id == 0
+
+    with_broker(scene)
+
+
+def test_a_pull_gets_as_many_messages_as_it_asks_for() -> None:
+    """Apache's broker stops at 32; ours honours more."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await asyncio.gather(*(client.send() for _ in range(100)))
+        assert len((await client.pull(max_msg_nums=32)).messages) == 32
+        assert len((await client.pull(max_msg_nums=1000)).messages) == 100
+        assert len((await client.pull(max_msg_nums=-5)).messages) == 1
+
+    with_broker(scene)
+
+
+def test_an_answer_is_bounded_in_bytes_but_never_empty_for_that() -> None:
+    """256 KiB for 32 messages as Apache's, one message at least."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for _ in range(4):
+            await client.send(body=bytes(100_000))
+        await client.send(body=bytes(300_000))
+        assert len((await client.pull()).messages) == 2
+        assert len((await client.pull(max_msg_nums=33)).messages) == 5
+        assert len((await client.pull(offset=4)).messages) == 1
+        assert len((await client.pull(max_msg_nums=33, max_msg_bytes=1)).messages) == 1
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "next_offset"),
+    [
+        (0, ResponseCode.SUCCESS, 2),
+        (2, ResponseCode.PULL_NOT_FOUND, 2),
+        (3, ResponseCode.PULL_OFFSET_MOVED, 2),
+        (2**63 - 1, ResponseCode.PULL_OFFSET_MOVED, 2),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, 0),
+        (-(2**63), ResponseCode.PULL_OFFSET_MOVED, 0),
+    ],
+)
+def test_an_offset_outside_the_queue_is_corrected(offset: int, code: ResponseCode, next_offset: int) -> None:
+    """However absurd it is."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.send()
+        pulled = await client.pull(offset=offset)
+        assert (pulled.code, pulled.header.next_begin_offset) == (code, next_offset)
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    ("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)]
+)
+def test_an_empty_queue_has_nothing_at_its_begin_and_corrects_any_other_offset(
+    offset: int, code: ResponseCode
+) -> None:
+    """A queue nothing was ever stored in."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        pulled = await client.pull(offset=offset)
+        assert (pulled.code, pulled.header.next_begin_offset) == (code, 0)
+
+    with_broker(scene)
+
+
+def test_tags_are_filtered_by_the_broker() -> None:
+    """When nothing matches, the consumer is sent on behind what was looked at."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for tag in ("A", "B", "C", "A"):
+            await client.send(body=tag.encode(), properties={"TAGS": tag})
+        assert (await client.pull(subscription="A || C")).bodies == [b"A", b"C", b"A"]
+        missed = await client.pull(subscription="D")
+        assert (missed.code, missed.header.next_begin_offset) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 4)
+
+    with_broker(scene)
+
+
+def test_the_subscription_is_taken_from_the_heartbeat_when_the_pull_has_none() -> None:
+    """As Apache's push consumers do it."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(body=b"A", properties={"TAGS": "A"})
+        await client.send(body=b"B", properties={"TAGS": "B"})
+        await client.heartbeat(consumers={"g": {"orders": "B"}}, version=5)
+        assert (await client.pull(sys_flag=0, sub_version=5)).bodies == [b"B"]
+        newer = await client.pull(sys_flag=0, sub_version=6)
+        assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+    with_broker(scene)
+
+
+def test_a_pull_without_any_subscription_is_refused() -> None:
+    """A group nobody has told of, or a topic it does not subscribe to."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        no_group = await client.pull(sys_flag=0)
+        await client.heartbeat(consumers={"g": {"other": "*"}})
+        no_topic = await client.pull(sys_flag=0)
+        assert [no_group.code, no_topic.code] == [ResponseCode.SUBSCRIPTION_NOT_EXIST] * 2
+
+    with_broker(scene)
+
+
+def test_an_expression_that_cannot_be_served_is_refused() -> None:
+    """SQL by a remark that says so, a list without a tag as unreadable."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        sql = await client.pull(subscription="a > 1", expression_type="SQL92")
+        assert (sql.code, sql.remark) == (
+            ResponseCode.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by SQL92",
+        )
+        assert (await client.pull(subscription="||")).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": "unknown"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"queue_id": 4}, ResponseCode.SYSTEM_ERROR),
+        ({"queue_id": -1}, ResponseCode.SYSTEM_ERROR),
+        ({"queue_id": 2**31 - 1}, ResponseCode.SYSTEM_ERROR),
+        ({"consumer_group": "bad group"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+    ],
+)
+def test_a_pull_from_where_nothing_can_be_is_refused(fields: dict[str, object], code: ResponseCode) -> None:
+    """Unknown topics, queues out of range, illegal group names."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        assert (await client.pull(**({"topic": "orders"} | fields))).code == code  # type: ignore[arg-type]
+
+    with_broker(scene)
+
+
+def test_nobody_reads_without_permission() -> None:
+    """Of the topic, or of the group."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("write-only", perm=2)
+        assert (await client.pull("write-only")).code == ResponseCode.NO_PERMISSION
+        await client.send()
+        group = embedded.broker.groups.find("g")
+        assert group is not None
+        group.consume_enable = False
+        pulled = await client.pull()
+        assert (pulled.code, pulled.remark) == (
+            ResponseCode.NO_PERMISSION,
+            "subscription group no permission, g",
+        )
+
+    with_broker(scene)
+
+
+def test_a_pull_carries_the_committed_offset() -> None:
+    """Only when its flag says so, and never a negative one (E25)."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.pull(commit_offset=1)
+        assert await client.committed() is None
+        await client.pull(commit_offset=1, sys_flag=COMMITTING)
+        assert await client.committed() == 1
+        await client.pull(commit_offset=-1, sys_flag=COMMITTING)
+        assert await client.committed() == 1
+
+    with_broker(scene)
+
+
+def test_a_pull_is_held_until_a_message_arrives() -> None:
+    """Then it is answered at once; the commit it carries is taken when it comes."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        waiting = asyncio.ensure_future(client.pull(sys_flag=HELD | PULL_COMMIT_OFFSET, commit_offset=7))
+        await asyncio.sleep(10)
+        assert await client.committed() == 7
+        await client.send(body=b"late")
+        pulled = await waiting
+        assert pulled.bodies == [b"late"]
+        assert loop_time() == pytest.approx(10, abs=0.01)
+
+    with_broker(scene)
+
+
+def test_a_held_pull_ends_empty_when_its_time_is_up() -> None:
+    """Not before, and not at the next look of a slow scan."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        pulled = await client.pull(sys_flag=HELD, suspend_timeout_millis=17_300)
+        assert pulled.code == ResponseCode.PULL_NOT_FOUND
+        assert loop_time() == pytest.approx(17.3, abs=0.01)
+
+    with_broker(scene)
+
+
+def test_a_held_pull_is_not_woken_by_other_tags() -> None:
+    """It is, by a message it wants, and then skips the others."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        waiting = asyncio.ensure_future(
+            client.pull(sys_flag=HELD, subscription="A", suspend_timeout_millis=4_000)
+        )
+        await asyncio.sleep(1)
+        await client.send(body=b"B", properties={"TAGS": "B"})
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await client.send(body=b"A", properties={"TAGS": "A"})
+        pulled = await waiting
+        assert (pulled.bodies, pulled.header.next_begin_offset) == ([b"A"], 2)
+
+    with_broker(scene)
+
+
+def test_each_queue_wakes_its_own_pulls() -> None:
+    """And several consumers at one queue are all woken."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders", queues=2)
+        pulls = [
+            asyncio.ensure_future(client.pull(sys_flag=HELD, queue_id=queue, consumer_group=group))
+            for queue, group in ((0, "g"), (0, "h"), (1, "g"))
+        ]
+        await asyncio.sleep(1)
+        await client.send(body=b"x", queue_id=0)
+        await asyncio.sleep(1)
+        assert [pull.done() for pull in pulls] == [True, True, False]
+        assert (await pulls[2]).code == ResponseCode.PULL_NOT_FOUND
+
+    with_broker(scene)
+
+
+def test_without_long_polling_a_pull_waits_a_second() -> None:
+    """The settings ``longPollingEnable`` and ``shortPollingTimeMills``."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        await client.pull(sys_flag=HELD)
+        assert loop_time() == pytest.approx(1, abs=0.01)
+
+    with_broker(scene, longPollingEnable="false")
+
+
+def test_pulls_held_for_a_connection_that_closes_are_forgotten() -> None:
+    """The broker keeps nothing for a peer that is gone."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        waiting = asyncio.ensure_future(client.pull(sys_flag=HELD))
+        await asyncio.sleep(1)
+        assert len(embedded.broker.pulls) == 1
+        await client.connection.close()
+        await asyncio.sleep(1)
+        assert len(embedded.broker.pulls) == 0
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("timeout", [-1, -(2**63), 0])
+def test_a_time_that_is_up_already_holds_nothing(timeout: int) -> None:
+    """The answer comes at once."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        await client.pull(sys_flag=HELD, suspend_timeout_millis=timeout)
+        assert loop_time() < 0.1
+
+    with_broker(scene)
+
+
+def test_an_absurdly_long_time_is_cut() -> None:
+    """To a day: no timer beyond what a loop can count."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        await client.pull(sys_flag=HELD, suspend_timeout_millis=2**63 - 1)
+        assert loop_time() == pytest.approx(24 * 3600, abs=1)
+
+    with_broker(scene, serverChannelMaxIdleTimeSeconds="0")
+
+
+def test_the_second_code_for_pulls_is_served_too() -> None:
+    """LITE_PULL_MESSAGE (361) of 5.x clients."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.ask_ok(
+            RequestCode.LITE_PULL_MESSAGE, pull_header("orders", 0, sys_flag=HELD & ~PULL_SUSPEND)
+        )
+
+    with_broker(scene)
+
+
+def test_messages_of_one_broker_read_carry_its_queue() -> None:
+    """The record's own queue id and offset."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(queue_id=3)
+        await client.send(queue_id=3)
+        messages = await client.messages(queue_id=3)
+        assert [(m.queue, m.queue_offset) for m in messages] == [
+            (MessageQueue("orders", "", 3), 0),
+            (MessageQueue("orders", "", 3), 1),
+        ]
+
+    with_broker(scene)

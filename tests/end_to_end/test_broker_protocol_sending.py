@@ -1,0 +1,285 @@
+"""What a producer meets: SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE over a connection."""
+
+import asyncio
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting import Message
+from rocket_remoting.batch import encode_batch
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.headers import SendMessageRequestHeader, SendMessageResponseHeader
+from rocket_remoting.message_id import parse_offset_id
+from rocket_remoting.sys_flag import TRANSACTION_PREPARED
+from tests.end_to_end.raw_client import RawClient, send_header, with_broker
+
+
+def test_the_answer_tells_where_the_message_lies() -> None:
+    """Queue, number in the queue, and an offset id with the broker's address; the record reads back whole."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(body=b"first")
+        sent = await client.send(body=b"second", properties={"KEYS": "k", "a": "b"}, flag=7)
+        assert (sent.queue_id, sent.queue_offset) == (0, 1)
+        assert sent.msg_region == "DefaultRegion"
+        host, port, offset = parse_offset_id(sent.msg_id)
+        assert f"{host}:{port}" == embedded.broker_address
+        message = (await client.messages())[1]
+        assert (message.body, message.flag, message.commit_log_offset) == (b"second", 7, offset)
+        assert message.properties == {"KEYS": "k", "a": "b", "CLUSTER": "DefaultCluster"}
+        assert message.born_timestamp == 1_700_000_000_000
+        assert message.offset_message_id == sent.msg_id
+
+    with_broker(scene)
+
+
+def test_the_first_message_makes_its_topic() -> None:
+    """With as many queues as the producer asks, at most as many as the broker allows."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send("small", default_topic_queue_nums=3)
+        await client.send("large", default_topic_queue_nums=99)
+        topics = embedded.broker.topics
+        configs = [topics.get("small"), topics.get("large")]
+        assert [c and c.write_queue_nums for c in configs] == [3, 8]
+
+    with_broker(scene)
+
+
+def test_without_auto_creation_an_unknown_topic_is_refused() -> None:
+    """Code 17, which makes producers ask for TBW102's route."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send("unknown")
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        assert "topic[unknown] not exist" in (answer.remark or "")
+
+    with_broker(scene, autoCreateTopicEnable="false")
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("", ResponseCode.SYSTEM_ERROR),
+        ("a b", ResponseCode.SYSTEM_ERROR),
+        ("../../etc", ResponseCode.SYSTEM_ERROR),
+        ("x" * 128, ResponseCode.SYSTEM_ERROR),
+        ("SCHEDULE_TOPIC_XXXX", ResponseCode.NO_PERMISSION),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION),
+    ],
+)
+def test_a_topic_that_cannot_be_sent_to_is_refused(topic: str, code: ResponseCode) -> None:
+    """Illegal names, and the broker's own topics."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send(topic)
+        assert answer.code == code
+        assert answer.remark
+
+    with_broker(scene)
+
+
+def test_a_topic_without_write_permission_takes_nothing() -> None:
+    """NO_PERMISSION names the topic."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("read-only", perm=4)
+        answer = await client.try_send("read-only")
+        assert (answer.code, answer.remark) == (
+            ResponseCode.NO_PERMISSION,
+            "the topic[read-only] sending message is forbidden",
+        )
+
+    with_broker(scene)
+
+
+def test_no_queue_asked_for_is_any_queue() -> None:
+    """Over many messages each queue gets some."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        sent = [await client.send(queue_id=-1) for _ in range(100)]
+        assert {answer.queue_id for answer in sent} == {0, 1, 2, 3}
+
+    with_broker(scene)
+
+
+def test_a_queue_the_topic_does_not_have_is_refused() -> None:
+    """The remark says which one and what the topic is."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        answer = await client.try_send(queue_id=4)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "request queueId[4] is illegal" in (answer.remark or "")
+
+    with_broker(scene)
+
+
+def test_a_body_over_the_limit_is_illegal() -> None:
+    """One of just the limit is stored."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(body=bytes(1000))
+        answer = await client.try_send(body=bytes(1001))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "1000B" in (answer.remark or "")
+        assert await client.end() == 1
+
+    with_broker(scene, maxMessageSize="1000")
+
+
+def test_properties_over_32_kib_are_illegal() -> None:
+    """What the broker adds counts too."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send(properties={"a": "x" * 32_760})
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        await client.send(properties={"a": "x" * 32_700})
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    "text", ["\x01\x02", "a\x01b\x01c\x02", "novalue\x02", "\x02\x02\x02", "a\x01", "\x00"]
+)
+def test_malformed_properties_are_taken_as_far_as_they_can_be_read(text: str) -> None:
+    """As Apache's broker does: what is no name and value is dropped, the message is stored."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.ask_ok(RequestCode.SEND_MESSAGE_V2, _with_text(text), b"x")
+        (message,) = await client.messages()
+        assert message.properties["CLUSTER"] == "DefaultCluster"
+
+    with_broker(scene)
+
+
+def _with_text(text: str):  # type: ignore[no-untyped-def]
+    header = send_header("orders")
+    header.properties = text
+    return header
+
+
+def test_a_producer_s_wish_to_wait_is_not_stored() -> None:
+    """As Apache's broker saves nine bytes a message."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"WAIT": "true", "a": "b"})
+        (message,) = await client.messages()
+        assert message.properties == {"a": "b", "CLUSTER": "DefaultCluster"}
+
+    with_broker(scene)
+
+
+def test_long_header_names_are_understood_too() -> None:
+    """SEND_MESSAGE (10) is SEND_MESSAGE_V2 (310) with long names."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        header = SendMessageRequestHeader(
+            producer_group="p", topic="orders", default_topic="TBW102", default_topic_queue_nums=4,
+            queue_id=2, sys_flag=0, born_timestamp=1, flag=0, properties="a\x01b\x02",
+        )  # fmt: skip
+        await client.ask_ok(RequestCode.SEND_MESSAGE, header, b"long")
+        (message,) = await client.messages(queue_id=2)
+        assert (message.body, message.properties["a"]) == (b"long", "b")
+
+    with_broker(scene)
+
+
+def test_a_one_way_message_is_stored_without_an_answer() -> None:
+    """Errors are not answered either."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        client.connection.invoke_oneway(RequestCode.SEND_MESSAGE_V2, send_header("orders"), b"one way")
+        client.connection.invoke_oneway(RequestCode.SEND_MESSAGE_V2, send_header("no such"), b"bad")
+        await asyncio.sleep(1)
+        assert [message.body for message in await client.messages()] == [b"one way"]
+
+    with_broker(scene)
+
+
+def test_a_batch_becomes_single_messages() -> None:
+    """In their order, with ids separated by commas; each gets the batch's properties too."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        body = encode_batch([Message("orders", bytes([n]), tags=f"T{n}", keys=f"k{n}") for n in range(3)])
+        header = send_header("orders", {"WAIT": "true"}, batch=True)
+        answer = await client.ask_ok(RequestCode.SEND_BATCH_MESSAGE, header, body)
+        sent = answer.header(SendMessageResponseHeader)
+        messages = await client.messages()
+        assert sent.msg_id.split(",") == [message.offset_message_id for message in messages]
+        assert sent.queue_offset == 0
+        assert [(m.body, m.tags, m.keys) for m in messages] == [
+            (bytes([n]), f"T{n}", f"k{n}") for n in range(3)
+        ]
+        assert all(message.properties["CLUSTER"] == "DefaultCluster" for message in messages)
+        assert (await client.pull(subscription="T1")).bodies == [b"\x01"]
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x00",
+        b"\x00\x00\x00\x10" + bytes(12),
+        b"\x7f\xff\xff\xff" + bytes(40),
+        b"\xff\xff\xff\xff" + bytes(40),
+        encode_batch([Message("orders", b"x")])[:-1],
+    ],
+)
+def test_a_malformed_batch_is_illegal_and_stores_nothing(body: bytes) -> None:
+    """Lengths that lead nowhere, negative ones, a body that is cut off."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("orders", batch=True), body)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert await client.end() == 0
+
+    with_broker(scene)
+
+
+def test_half_messages_are_refused_while_transactions_are_not_served() -> None:
+    """Storing them plainly would show them before their transaction is decided."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        by_property = await client.try_send(properties={"TRAN_MSG": "true", "PGROUP": "p"})
+        by_flag = await client.try_send(sys_flag=TRANSACTION_PREPARED)
+        assert [by_property.code, by_flag.code] == [ResponseCode.NO_PERMISSION] * 2
+        assert "transaction" in (by_property.remark or "")
+        assert await client.end() == 0
+
+    with_broker(scene)
+
+
+def test_a_delivery_time_that_is_no_level_is_refused() -> None:
+    """5.x clients ask for one by properties that a 4.9 broker would silently pass over."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send(properties={"TIMER_DELAY_MS": "5000"})
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert await client.end() == 0
+
+    with_broker(scene)
+
+
+def test_synchronous_flush_answers_when_the_disk_has_the_message() -> None:
+    """Messages that want to wait and such that do not are all answered with success."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await asyncio.gather(*(client.send(body=bytes([n])) for n in range(20)))
+        await client.send(properties={"WAIT": "false"})
+        assert await client.end() == 21
+
+    with_broker(scene, flushDiskType="SYNC_FLUSH")
+
+
+def test_a_broker_that_does_not_take_sends_yet_says_until_when() -> None:
+    """The setting ``startAcceptSendRequestTimeStamp``."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send()
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "broker unable to service" in (answer.remark or "")
+
+    with_broker(scene, startAcceptSendRequestTimeStamp="9999999999999")
