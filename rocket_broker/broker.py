@@ -24,8 +24,9 @@ from rocket_broker.store.recovery import RecoveryReport
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.clock import Clock
+from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.connection import Connection, Handler
-from rocket_remoting.errors import ConnectError
+from rocket_remoting.errors import ConnectError, RemotingError
 from rocket_remoting.transport import Server, Transport, parse_address
 
 __all__ = ["Broker"]
@@ -154,8 +155,11 @@ class Broker:
         """Find out now, not from puzzled users, that the advertised address leads nowhere."""
         try:
             connection = await self.transport.connect(self.address, timeout=CONNECT_BACK_SECONDS)
+            await connection.invoke(Code.GET_BROKER_RUNTIME_INFO, timeout=CONNECT_BACK_SECONDS)
         except ConnectError as e:
             raise AddressUnreachable(self.address, e.reason) from e
+        except RemotingError as e:
+            raise AddressUnreachable(self.address, str(e)) from e
         await connection.close()
 
     def _run_loops(self, undo: AsyncExitStack) -> None:

@@ -15,19 +15,12 @@ from typing import Self
 from rocket_broker.broker import Broker
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.properties_file import Entry, entries_of
-from rocket_broker.settings import LOOPBACK, BrokerSettings, NameServerSettings
+from rocket_broker.settings import LOOPBACK, SMALL_STORE, BrokerSettings, NameServerSettings
 from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.tcp import TcpTransport
 from rocket_remoting.transport import Transport
 
-__all__ = ["SMALL_STORE", "EmbeddedBroker"]
-
-SMALL_STORE = {
-    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
-    "maxHashSlotNum": "500000",
-    "maxIndexNum": "2000000",
-}
-"""File sizes for a developer's machine; a store keeps the sizes it was made with."""
+__all__ = ["EmbeddedBroker"]
 
 
 class EmbeddedBroker:
@@ -114,7 +107,6 @@ class EmbeddedBroker:
 
     def _broker_settings(self) -> BrokerSettings:
         keys = SMALL_STORE | {
-            "brokerName": "broker-a",
             "brokerIP1": LOOPBACK,
             "listenPort": str(self._broker_port),
             "storePathRootDir": str(self.store_path),

@@ -5,7 +5,7 @@ comments, ``\\`` at a line's end continues it, ``\\uXXXX`` escapes.
 """
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ def parse_properties(text: str, name: str) -> list[Entry]:
     return entries
 
 
-def entries_of(values: Mapping[str, str], origin: str) -> Iterable[Entry]:
+def entries_of(values: Mapping[str, str], origin: str) -> list[Entry]:
     """Return settings that come from code, all with the same origin."""
     return [Entry(key, value, origin) for key, value in values.items()]
 

@@ -17,13 +17,29 @@ from rocket_broker.apache_settings import ApacheSettings, Refused, setting
 from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.store.settings import FlushDiskType, StoreSettings
 
-__all__ = ["MASTER_ID", "BrokerSettings", "FlushDiskType", "NameServerSettings"]
+__all__ = [
+    "LOOPBACK",
+    "MASTER_ID",
+    "SMALL_STORE",
+    "BrokerSettings",
+    "FlushDiskType",
+    "NameServerSettings",
+]
 
 MASTER_ID = 0
 """The broker id of a master; there are only masters here."""
 
 MAX_DELAY_LEVELS = 1_000
 """Each level has a queue and a task of its own."""
+
+SMALL_STORE = {
+    "brokerName": "broker-a",
+    "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
+    "maxHashSlotNum": "500000",
+    "maxIndexNum": "2000000",
+}
+"""Settings for a developer's machine. A store keeps the file sizes it was made with, so all that open ./.streamkit
+use these."""
 
 _PORT = 65_535
 _INT = 2**31 - 1

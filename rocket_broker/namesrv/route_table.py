@@ -216,7 +216,7 @@ class RouteTable:
             )
             queues = self._topics.setdefault(config.topic_name, {})
             if queues.get(name) != data:
-                _log.info("topic %s: %s", config.topic_name, data)
+                _log.debug("topic %s: %s", config.topic_name, data)
                 queues[name] = data
         if self.forget_missing_topics:
             self._forget(name, [topic for topic in self._topics if topic not in listed])

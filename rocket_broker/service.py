@@ -1,0 +1,114 @@
+"""Running a name server or a broker as a process: until a signal comes, with its log on the terminal."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import click
+
+from rocket_broker.apache_settings import ApacheSettings
+from rocket_broker.broker import Broker
+from rocket_broker.errors import AddressInUse, StartError
+from rocket_broker.namesrv.server import NameServer
+from rocket_broker.settings import BrokerSettings, NameServerSettings
+from rocket_remoting.clock import SystemClock
+from rocket_remoting.tcp import TcpTransport
+
+__all__ = ["run"]
+
+_log = logging.getLogger(__name__)
+
+SERIALIZE_TYPE = "JSON"
+
+
+def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
+    """Serve until SIGTERM or SIGINT, then stop in order.
+
+    Args:
+        name_server: Start a name server with these settings.
+        broker: Start a broker with these settings, after the name server.
+
+    Raises:
+        BrokerError: One of them cannot start.
+        StoreError: The store is in use, or damaged.
+    """
+    _log_to_terminal()
+    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+        runner.run(_serve(name_server, broker))
+
+
+async def _serve(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
+    asked_to_stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    async with AsyncExitStack() as running:
+        if name_server is not None:
+            await _start_name_server(name_server, running, beside_broker=broker is not None)
+        if broker is not None:
+            await _start_broker(broker, running)
+        await asked_to_stop.wait()
+        click.echo("Stopping ...")
+    click.echo("Stopped.")
+
+
+async def _start_name_server(
+    settings: NameServerSettings, running: AsyncExitStack, *, beside_broker: bool
+) -> None:
+    _warn(settings)
+    server = NameServer(settings, transport=TcpTransport())
+    running.push_async_callback(server.stop)
+    try:
+        await server.start()
+    except AddressInUse as e:
+        if not beside_broker:
+            raise
+        hint = f"If that is a name server, register with it: streamkit broker -n {e.address}"
+        raise StartError(e.address, f"{e.address} is in use by another process. {hint}") from e
+    click.echo(f"The Name Server boot success. serializeType={SERIALIZE_TYPE}")
+    _log.info("name server listens on %s", server.address)
+
+
+async def _start_broker(settings: BrokerSettings, running: AsyncExitStack) -> None:
+    _warn(settings)
+    broker = Broker(settings, transport=TcpTransport(), clock=SystemClock())
+    running.push_async_callback(broker.stop)
+    await broker.start()
+    known_by = f" and name server is {settings.namesrv_addr}" if settings.namesrv_addr else ""
+    click.echo(
+        f"The broker[{settings.broker_name}, {broker.address}] boot success. "
+        f"serializeType={SERIALIZE_TYPE}{known_by}"
+    )
+    if not settings.namesrv_addr:
+        _log.warning("no name server: clients cannot find this broker. Set namesrvAddr, or use -n")
+
+
+def _warn(settings: ApacheSettings) -> None:
+    for warning in settings.warnings:
+        _log.warning("%s", warning)
+
+
+def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _log_to_terminal() -> None:
+    """Log to standard error, in colours for people and in plain lines for machines."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.logging import RichHandler
+
+        handler: logging.Handler = RichHandler(console=Console(stderr=True), show_path=False)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
