@@ -15,8 +15,6 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.settings import MASTER_ID
 from rocket_remoting.bodies import (
@@ -28,6 +26,7 @@ from rocket_remoting.bodies import (
     TopicConfig,
     TopicRouteData,
 )
+from rocket_remoting.connection import Connection
 
 __all__ = ["LiveBroker", "RouteTable"]
 

@@ -1,0 +1,212 @@
+"""The broker keeps itself known to its name servers."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.namesrv.server import NameServer
+from rocket_broker.properties_file import entries_of
+from rocket_broker.registration import Registration
+from rocket_broker.settings import BrokerSettings, NameServerSettings
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import TopicConfig
+from rocket_remoting.memory import MemoryTransport
+from streamkit.testing.virtual_time import VirtualTime
+
+
+class Cluster:
+    """Two name servers that can be started and stopped, and one broker's registration with both."""
+
+    def __init__(self, root: Path, time: VirtualTime, **keys: str) -> None:
+        self.transport = MemoryTransport()
+        self._root = root
+        settings = BrokerSettings.from_entries(
+            entries_of(
+                {
+                    "brokerName": "broker-a",
+                    "storePathRootDir": str(root),
+                    "namesrvAddr": "127.0.0.1:9876;127.0.0.1:9877",
+                }
+                | keys,
+                "test",
+            )
+        )
+        self.settings = settings
+        self.topics = TopicTable(settings, time.clock)
+        self.registration = Registration(
+            settings,
+            self.topics,
+            transport=self.transport,
+            address="127.0.0.1:10911",
+            ha_address="127.0.0.1:10912",
+        )
+
+    async def name_server(self, port: int) -> NameServer:
+        keys = {"listenPort": str(port), "kvConfigPath": str(self._root / f"kv{port}.json")}
+        server = NameServer(
+            NameServerSettings.from_entries(entries_of(keys, "test")), transport=self.transport
+        )
+        await server.start()
+        return server
+
+
+Test = Callable[[Cluster], Awaitable[None]]
+Run = Callable[..., None]
+
+
+@pytest.fixture
+def with_cluster(tmp_path: Path) -> Run:
+    """Run a test in virtual time."""
+
+    def run(test: Test, **keys: str) -> None:
+        with VirtualTime() as time:
+            time.run(test(Cluster(tmp_path, time, **keys)))
+
+    return run
+
+
+def has(server: NameServer, topic: str) -> bool:
+    return server.routes.route(topic) is not None
+
+
+@pytest.mark.parametrize("compressed", ["true", "false"])
+def test_the_broker_is_known_everywhere_when_start_returns(with_cluster: Run, compressed: str) -> None:
+    """Each name server has all routes; none tells another."""
+
+    async def test(cluster: Cluster) -> None:
+        servers = [await cluster.name_server(port) for port in (9876, 9877)]
+        await cluster.registration.start()
+        assert all(has(server, "TBW102") for server in servers)
+        await cluster.registration.stop()
+        assert not any(has(server, "TBW102") for server in servers)
+        for server in servers:
+            await server.stop()
+
+    with_cluster(test, compressedRegister=compressed)
+
+
+def test_a_topic_change_is_registered_at_once(with_cluster: Run) -> None:
+    """Producers find a new topic's route without waiting for the next period."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        await cluster.registration.start()
+        for number in range(100):
+            cluster.topics.update(TopicConfig(topic_name=f"t{number}"))
+        await asyncio.sleep(0.01)
+        assert has(server, "t0")
+        assert has(server, "t99")
+        await cluster.registration.stop()
+        await server.stop()
+
+    with_cluster(test)
+
+
+def test_a_name_server_that_is_down_disturbs_nobody(
+    with_cluster: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are registered with; it is told of once, and tried until it is there."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        await cluster.registration.start()
+        assert has(server, "TBW102")
+        await asyncio.sleep(300)
+        late = await cluster.name_server(9877)
+        await asyncio.sleep(30)
+        assert has(late, "TBW102")
+        await cluster.registration.stop()
+        await server.stop()
+        await late.stop()
+
+    with caplog.at_level(logging.INFO):
+        with_cluster(test)
+    told = [
+        r.getMessage() for r in caplog.records if r.name.endswith("registration") and "9877" in r.getMessage()
+    ]
+    assert [text.split(",")[0] for text in told] == [
+        "not registered with name server 127.0.0.1:9877",
+        "registered with name server 127.0.0.1:9877",
+    ]
+
+
+def test_a_restarted_name_server_knows_the_broker_again_within_seconds(with_cluster: Run) -> None:
+    """It remembers nothing itself; the broker sees its connection end and comes back."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        await cluster.registration.start()
+        await server.stop()
+        again = await cluster.name_server(9876)
+        await asyncio.sleep(1)
+        assert has(again, "TBW102")
+        await cluster.registration.stop()
+        await again.stop()
+
+    with_cluster(test)
+
+
+def test_the_broker_stays_alive_by_registering_every_period(with_cluster: Run) -> None:
+    """Ten minutes on, with nothing changed, no name server has given it up (B5, B6)."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        await cluster.registration.start()
+        await asyncio.sleep(600)
+        assert has(server, "TBW102")
+        assert server.routes.data_version("127.0.0.1:10911") == cluster.topics.data_version
+        await cluster.registration.stop()
+        await server.stop()
+
+    with_cluster(test, forceRegister="false")
+
+
+@pytest.mark.parametrize(("asked", "period"), [("1", 10.0), ("30000", 30.0), ("600000", 60.0)])
+def test_the_period_is_held_between_ten_and_sixty_seconds(
+    with_cluster: Run, asked: str, period: float
+) -> None:
+    """As Apache's broker: neither flooding the name servers nor near their two minutes."""
+
+    async def test(cluster: Cluster) -> None:
+        assert cluster.registration.period == period
+
+    with_cluster(test, registerNameServerPeriod=asked)
+
+
+def test_a_broker_that_takes_no_messages_says_so_for_all_its_topics(with_cluster: Run) -> None:
+    """brokerPermission=4 makes every topic's route read-only."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        cluster.topics.update(TopicConfig(topic_name="orders"))
+        await cluster.registration.start()
+        route = server.routes.route("orders")
+        assert route is not None
+        assert route.queue_datas[0].perm == 4
+        await cluster.registration.stop()
+        await server.stop()
+
+    with_cluster(test, brokerPermission="4")
+
+
+def test_the_first_name_server_says_which_topics_are_ordered(with_cluster: Run) -> None:
+    """Its order configuration marks the broker's topics, and the marks are registered."""
+
+    async def test(cluster: Cluster) -> None:
+        server = await cluster.name_server(9876)
+        other = await cluster.name_server(9877)
+        server.kv_config.put("ORDER_TOPIC_CONFIG", "orders", "broker-a:4")
+        other.kv_config.put("ORDER_TOPIC_CONFIG", "else", "broker-a:4")
+        cluster.topics.update(TopicConfig(topic_name="orders"))
+        await cluster.registration.start()
+        config = cluster.topics.get("orders")
+        assert config is not None
+        assert config.order
+        await cluster.registration.stop()
+        await server.stop()
+        await other.stop()
+
+    with_cluster(test)
