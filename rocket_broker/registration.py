@@ -10,8 +10,6 @@ import asyncio
 import logging
 
 import msgspec
-from rocket_remoting.connection import Connection
-from rocket_remoting.transport import Transport
 
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.settings import BrokerSettings
@@ -27,6 +25,7 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import RemotingError, ResponseError
 from rocket_remoting.headers import (
     QueryDataVersionRequestHeader,
@@ -35,6 +34,7 @@ from rocket_remoting.headers import (
     UnRegisterBrokerRequestHeader,
 )
 from rocket_remoting.record import body_crc32
+from rocket_remoting.transport import Transport
 
 __all__ = ["Registration"]
 

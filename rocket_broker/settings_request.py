@@ -2,13 +2,12 @@
 
 import logging
 
-from rocket_remoting.connection import Connection
-
 from rocket_broker.apache_settings import ApacheSettings
 from rocket_broker.errors import BrokerError
 from rocket_broker.properties_file import parse_properties, rewrite_properties
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 
 __all__ = ["answer_settings", "answer_settings_update"]
 
