@@ -1,0 +1,269 @@
+"""Heartbeats, groups, offsets and locks, over connections."""
+
+import asyncio
+import json
+import logging
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting import MemoryTransport, MessageQueue
+from rocket_remoting.bodies import (
+    CheckClientRequestBody,
+    GetConsumerListByGroupResponseBody,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    SubscriptionData,
+    UnlockBatchRequestBody,
+    decode_body,
+)
+from rocket_remoting.codes import RequestCode, ResponseCode, Version
+from rocket_remoting.headers import (
+    GetConsumerListByGroupRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UnregisterClientRequestHeader,
+)
+from tests.end_to_end.raw_client import RawClient, with_broker
+
+CHANGED = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in (0, 1))
+
+
+async def second_client(client: RawClient, embedded: EmbeddedBroker) -> RawClient:
+    """Return another client, over a connection of its own."""
+    transport = embedded.broker.transport
+    assert isinstance(transport, MemoryTransport)
+    return await RawClient.connect(transport, embedded.broker_address)
+
+
+async def members(client: RawClient, group: str = "g") -> list[str] | None:
+    """Return the group's members as consumers ask for them."""
+    header = GetConsumerListByGroupRequestHeader(consumer_group=group)
+    answer = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    if answer.code == ResponseCode.SYSTEM_ERROR:
+        return None
+    return decode_body(answer.body, GetConsumerListByGroupResponseBody).consumer_id_list
+
+
+def test_a_heartbeat_makes_the_group_and_its_retry_topic() -> None:
+    """The answer's version lets clients use what a 4.1 broker can."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.heartbeat(consumers={"g": {"orders": "*"}})
+        assert answer.version >= Version.V4_1_0
+        assert "g" in embedded.broker.groups
+        retry = embedded.broker.topics.get("%RETRY%g")
+        assert retry is not None
+        assert (retry.read_queue_nums, retry.write_queue_nums, retry.perm) == (1, 1, 6)
+        assert await members(client) == ["client@1"]
+
+    with_broker(scene)
+
+
+def test_a_group_with_an_illegal_name_is_refused_whole() -> None:
+    """Nothing of the heartbeat is taken."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        with pytest.raises(AssertionError, match="group name"):
+            await client.heartbeat(consumers={"g": {}, "no good": {}})
+        assert await members(client) is None
+
+    with_broker(scene)
+
+
+def test_members_hear_of_each_other_at_once() -> None:
+    """When one joins, when one leaves, and when a socket closes; well under a second."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        other = await second_client(client, embedded)
+        await client.heartbeat("one", consumers={"g": {"orders": "*"}})
+        await other.heartbeat("two", consumers={"g": {"orders": "*"}})
+        assert await members(client) == ["one", "two"]
+        header = UnregisterClientRequestHeader(client_id="two", consumer_group="g")
+        await other.ask_ok(RequestCode.UNREGISTER_CLIENT, header)
+        assert await members(client) == ["one"]
+        await other.heartbeat("two", consumers={"g": {"orders": "*"}})
+        await other.connection.close()
+        await asyncio.sleep(0.1)
+        assert await members(client) == ["one"]
+        assert [request.code for request in client.pushed] == [CHANGED] * 5
+        assert all(request.is_oneway for request in client.pushed)
+
+    with_broker(scene)
+
+
+def test_a_member_without_heartbeats_is_dropped_after_two_minutes() -> None:
+    """Its connection is closed: it must come back as new."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        other = await second_client(client, embedded)
+        await other.heartbeat("silent", consumers={"g": {"orders": "*"}}, producers=("p",))
+        await asyncio.sleep(119)
+        assert await members(client) == ["silent"]
+        await asyncio.sleep(12)
+        assert await members(client) is None
+        assert other.connection.is_closed
+        assert len(embedded.broker.producers) == 0
+
+    with_broker(scene)
+
+
+def test_one_group_with_two_subscriptions_is_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Once, with both clients and what they want; both go on."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        other = await second_client(client, embedded)
+        for _ in range(3):
+            await client.heartbeat("one", consumers={"g": {"orders": "A"}})
+            await other.heartbeat("two", consumers={"g": {"orders": "B"}})
+        await other.connection.close()
+
+    with caplog.at_level(logging.WARNING, "rocket_broker.consumer_table"):
+        with_broker(scene)
+    (warning,) = caplog.messages
+    assert "one wants {orders: A}, two wants {orders: B}" in warning
+
+
+def test_a_filter_that_cannot_be_served_is_refused_at_the_consumer_s_start() -> None:
+    """CHECK_CLIENT_CONFIG, which Java consumers send for expressions that are no tags."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for type_, code in (("TAG", ResponseCode.SUCCESS), ("SQL92", ResponseCode.SYSTEM_ERROR)):
+            data = SubscriptionData(topic="orders", sub_string="a", expression_type=type_)
+            body = CheckClientRequestBody(client_id="c", group="g", subscription_data=data)
+            assert (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, None, body)).code == code
+
+    with_broker(scene)
+
+
+def test_offsets_are_committed_and_asked_for() -> None:
+    """Also backwards."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        assert await client.committed() is None
+        for offset in (5, 3):
+            assert (await client.commit(offset)).code == ResponseCode.SUCCESS
+            assert await client.committed() == offset
+        client.connection.invoke_oneway(RequestCode.UPDATE_CONSUMER_OFFSET, _commit_header(4))
+        await asyncio.sleep(0.1)
+        assert await client.committed() == 4
+
+    with_broker(scene)
+
+
+def _commit_header(offset: int):  # type: ignore[no-untyped-def]
+    from rocket_remoting.headers import UpdateConsumerOffsetRequestHeader
+
+    return UpdateConsumerOffsetRequestHeader(
+        consumer_group="g", topic="orders", queue_id=0, commit_offset=offset
+    )
+
+
+def test_a_new_group_begins_at_0_while_the_queue_is_young() -> None:
+    """Also in a queue that nothing was stored in."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        for queue_id in (0, 1):
+            header = QueryConsumerOffsetRequestHeader(consumer_group="new", topic="orders", queue_id=queue_id)
+            answer = await client.ask_ok(RequestCode.QUERY_CONSUMER_OFFSET, header)
+            assert answer.header(QueryConsumerOffsetResponseHeader).offset == 0
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    ("fields", "offset", "code"),
+    [
+        ({"topic": "unknown"}, 1, ResponseCode.TOPIC_NOT_EXIST),
+        ({"group": "not legal"}, 1, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"queue_id": 4}, 1, ResponseCode.INVALID_PARAMETER),
+        ({"queue_id": -1}, 1, ResponseCode.INVALID_PARAMETER),
+        ({}, -1, ResponseCode.INVALID_PARAMETER),
+    ],
+)
+def test_a_commit_that_means_nothing_is_refused(
+    fields: dict[str, str], offset: int, code: ResponseCode
+) -> None:
+    """The table holds only what a consumer can have."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        assert (await client.commit(offset, **fields)).code == code  # type: ignore[arg-type]
+        assert embedded.broker.offsets.table() == {}
+
+    with_broker(scene)
+
+
+def test_a_queue_tells_its_first_offset_and_when_it_began() -> None:
+    """An empty one: 0, and no time."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        first = await client.ask_ok(
+            RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader(topic="orders", queue_id=0)
+        )
+        assert first.header(GetMinOffsetResponseHeader).offset == 0
+        (message,) = await client.messages()
+        for queue_id, expected in ((0, message.store_timestamp), (1, -1)):
+            header = GetEarliestMsgStoretimeRequestHeader(topic="orders", queue_id=queue_id)
+            answer = await client.ask_ok(RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+            assert answer.header(GetEarliestMsgStoretimeResponseHeader).timestamp == expected
+
+    with_broker(scene)
+
+
+def test_a_time_is_found_as_an_offset() -> None:
+    """The nearest message; beyond the last one, the last one (4.9)."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for _ in range(3):
+            await client.send()
+            await asyncio.sleep(10)
+        stamps = [message.store_timestamp for message in await client.messages()]
+        for timestamp, expected in ((0, 0), (stamps[1], 1), (stamps[1] + 9_000, 2), (stamps[2] + 99_000, 2)):
+            header = SearchOffsetRequestHeader(topic="orders", queue_id=0, timestamp=timestamp)
+            answer = await client.ask_ok(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+            assert answer.header(SearchOffsetResponseHeader).offset == expected
+
+    with_broker(scene)
+
+
+def test_a_queue_is_locked_for_one_client_at_a_time() -> None:
+    """The answer lists what the client holds; locks end after a minute, or when they are given up (D2)."""
+
+    async def lock(client: RawClient, who: str) -> set[MessageQueue]:
+        body = LockBatchRequestBody(consumer_group="g", client_id=who, mq_set={Q0, Q1})
+        answer = await client.ask_ok(RequestCode.LOCK_BATCH_MQ, None, body)
+        return decode_body(answer.body, LockBatchResponseBody).lock_ok_mq_set
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        assert await lock(client, "one") == {Q0, Q1}
+        assert await lock(client, "two") == set()
+        given_up = UnlockBatchRequestBody(consumer_group="g", client_id="one", mq_set={Q1})
+        await client.ask_ok(RequestCode.UNLOCK_BATCH_MQ, None, given_up)
+        assert await lock(client, "two") == {Q1}
+        await asyncio.sleep(61)
+        assert await lock(client, "two") == {Q0, Q1}
+
+    with_broker(scene)
+
+
+def test_locks_are_json_as_apache_s_clients_write_it() -> None:
+    """Queues as objects, in the answer too."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        queue = {"brokerName": "broker-a", "queueId": 0, "topic": "orders"}
+        asked = {"clientId": "c", "consumerGroup": "g", "mqSet": [queue]}
+        answer = await client.ask_ok(RequestCode.LOCK_BATCH_MQ, None, json.dumps(asked).encode())
+        assert json.loads(answer.body) == {"lockOKMQSet": [queue]}
+
+    with_broker(scene)

@@ -1,0 +1,237 @@
+"""Clients that mean harm, or know no better: none of them disturbs another."""
+
+import asyncio
+import json
+import random
+import struct
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting import RequestCode, TcpTransport
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
+
+CODES = [int(code) for code in RequestCode]
+
+
+def frame(header: object, body: bytes = b"") -> bytes:
+    """Return a frame with any JSON as its header."""
+    text = json.dumps(header).encode()
+    return struct.pack(">ii", 4 + len(text) + len(body), len(text)) + text + body
+
+
+@pytest.mark.parametrize("code", [0, 1, -1, 9999, 37, 400, 200050, 2**31 - 1])
+def test_an_unknown_request_is_answered_as_such(code: int) -> None:
+    """And the connection goes on."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.ask(code)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        await client.send()
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_request_without_anything_in_it_is_answered(code: int) -> None:
+    """With success where it needs nothing, else with an error; the broker serves on."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.ask(code)
+        await client.send()
+
+    with_broker(scene)
+
+
+GARBAGE = [
+    b"\x00",
+    b"{}",
+    b"[]",
+    b"null",
+    b'{"mqSet":5}',
+    b"{" * 5000,
+    b"\xff\xfe\xfd",
+    b'{"a":' * 2000,
+    b"1" * 5000,
+]
+
+
+@pytest.mark.parametrize("code", [34, 41, 42, 46, 200, 25, 320, 36, 309])
+def test_a_body_that_is_garbage_is_answered_with_an_error(code: int) -> None:
+    """Whatever it is."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for body in GARBAGE:
+            await client.ask(code, None, body)
+        await client.send()
+
+    with_broker(scene)
+
+
+VALUES = [
+    "",
+    "-1",
+    "0",
+    "x",
+    "9" * 30,
+    "-" + "9" * 19,
+    "1e9",
+    "true",
+    "\x00",
+    "ä" * 300,
+    "../..",
+    "%RETRY%",
+    "null",
+]
+FIELDS = [
+    "topic", "queueId", "queueOffset", "maxMsgNums", "sysFlag", "commitOffset", "suspendTimeoutMillis", "subscription",
+    "subVersion", "expressionType", "consumerGroup", "group", "offset", "delayLevel", "timestamp", "key", "maxNum",
+    "beginTimestamp", "endTimestamp", "readQueueNums", "writeQueueNums", "perm", "topicFilterType", "defaultTopic",
+    "groupName", "producerGroup", "clientID", "clientId", "msgId", "isForce", "index", "count", "srcGroup", "destGroup",
+    "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "properties", "batch", "bornTimestamp",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_header_fields_never_end_the_connection(seed: int) -> None:
+    """Each request is answered; an honest client is served in between."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        chance = random.Random(seed)
+        for _ in range(150):
+            fields = {name: chance.choice(VALUES) for name in chance.sample(FIELDS, 25)}
+            await client.ask(chance.choice(CODES), None, chance.choice(GARBAGE), ext_fields=fields)
+        honest = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+        await honest.send("honest")
+        assert len(await honest.messages("honest")) == 1
+        await honest.connection.close()
+
+    with_broker(scene)
+
+
+def test_every_field_of_a_pull_may_be_absurd() -> None:
+    """Largest and smallest numbers are answered with a code."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        for name in ("queue_offset", "commit_offset", "suspend_timeout_millis", "sub_version"):
+            for value in (2**63 - 1, -(2**63)):
+                header = pull_header("orders", 0)
+                setattr(header, name, value)
+                await client.ask(RequestCode.PULL_MESSAGE, header)
+        for name in ("max_msg_nums", "queue_id", "max_msg_bytes"):
+            for value in (2**31 - 1, -(2**31)):
+                header = pull_header("orders", 0)
+                setattr(header, name, value)
+                await client.ask(RequestCode.PULL_MESSAGE, header)
+
+    with_broker(scene)
+
+
+def test_every_number_of_a_message_may_be_absurd() -> None:
+    """Stored or refused, never half."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        stored = 0
+        for name, values in {
+            "born_timestamp": (2**63 - 1, -(2**63)),
+            "flag": (2**31 - 1, -(2**31)),
+            "reconsume_times": (2**31 - 1, -(2**31)),
+            "max_reconsume_times": (2**31 - 1, -(2**31)),
+            "default_topic_queue_nums": (2**31 - 1, -(2**31)),
+            "queue_id": (2**31 - 1,),
+        }.items():
+            for value in values:
+                answer = await client.try_send(**{name: value})
+                stored += answer.code == ResponseCode.SUCCESS
+        assert len(await client.messages()) == stored
+
+    with_broker(scene)
+
+
+def test_a_topic_that_asks_for_no_queues_at_its_creation_takes_no_messages() -> None:
+    """A negative number of queues is none."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send("empty", default_topic_queue_nums=-5, queue_id=-1)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00" * 64,
+        b"\xff" * 64,
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40),
+        struct.pack(">i", -5) + bytes(20),
+        struct.pack(">ii", 2**31 - 1, 10) + bytes(20),
+        frame({"code": 310})[:-1] + b"",
+        frame([1, 2, 3]),
+        frame({"code": "x"}),
+        frame({"code": 310, "extFields": 5, "opaque": 1}),
+    ],
+)
+def test_garbage_on_a_socket_ends_that_connection_and_no_other(data: bytes) -> None:
+    """Real sockets: no frame, an oversized or negative one, another protocol, a header that is none."""
+
+    async def main() -> None:
+        async with EmbeddedBroker() as embedded:
+            host, _, port = embedded.broker_address.rpartition(":")
+            honest = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(data)
+            writer.write_eof()
+            async with asyncio.timeout(5):
+                await reader.read()
+            writer.close()
+            await honest.send(body=b"still here")
+            assert (await honest.pull()).bodies == [b"still here"]
+            await honest.connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_reads_nothing_does_not_fill_the_broker_s_memory() -> None:
+    """It is not read from any more, and the others are served."""
+
+    async def main() -> None:
+        async with EmbeddedBroker() as embedded:
+            honest = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            for _ in range(64):
+                await honest.send(body=bytes(64 * 1024))
+            host, _, port = embedded.broker_address.rpartition(":")
+            _, writer = await asyncio.open_connection(host, int(port), limit=1)
+            pull = RemotingCommand.request(
+                RequestCode.PULL_MESSAGE, pull_header("orders", 0, max_msg_nums=4096)
+            )
+            greedy = b"".join(bytes(piece) for piece in pull.encode())
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(greedy * 2000)
+            await asyncio.sleep(0.2)
+            (stalled,) = [c for c in embedded.broker._server.connections if c._stalled]  # type: ignore[union-attr]
+            assert stalled._transport is not None
+            assert stalled._transport.get_write_buffer_size() < 100 * 1024 * 1024
+            assert (await honest.pull(offset=63)).code == ResponseCode.SUCCESS
+            writer.transport.abort()
+            await honest.connection.close()
+
+    asyncio.run(main())
+
+
+def test_many_requests_in_one_write_are_answered_one_by_one() -> None:
+    """In their order, each with its own number."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answers = await asyncio.gather(
+            *(client.ask(RequestCode.SEND_MESSAGE_V2, send_header("orders"), b"%d" % n) for n in range(500))
+        )
+        assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
+        messages = await client.messages()
+        assert [message.body for message in messages] == [b"%d" % n for n in range(500)]
+
+    with_broker(scene)
