@@ -18,6 +18,12 @@ def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Bin
 
 
 @hookimpl
+def streamkit_is_default_candidate(type: str) -> bool | None:  # noqa: A002
+    """Only applications that ask for memory get it."""
+    return False if type == TYPE else None
+
+
+@hookimpl
 def streamkit_extended_models(type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
     """The extended properties of bindings, where the binder stands in for no other type."""
     if type != TYPE:

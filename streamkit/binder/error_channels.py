@@ -73,6 +73,13 @@ class ErrorChannels:
             await self._tell_everybody(error)
         return handled
 
+    async def report(self, name: str, error: ErrorMessage) -> None:
+        """Publish ``error`` where nobody waits to hear how that went."""
+        try:
+            await self.publish(name, error)
+        except Exception:  # an observer's failure must not become the sender's
+            log.exception("A subscriber of %s failed", name)
+
     async def _tell_everybody(self, error: ErrorMessage) -> None:
         try:
             await self.everything.asend(error)

@@ -40,5 +40,9 @@ class BinderHooks:
         """Return a binder of ``type`` called ``name``, not started yet."""
 
     @hookspec(firstresult=True)
+    def streamkit_is_default_candidate(self, type: str) -> bool | None:  # noqa: A002
+        """Return False if ``type`` serves only applications that name it."""
+
+    @hookspec(firstresult=True)
     def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
         """Return the models of ``type``'s extended consumer and producer properties."""

@@ -26,6 +26,7 @@ from streamkit.errors import (
     RetriesExhausted,
     SettlementRequest,
 )
+from streamkit.events import message_failed, message_handled, message_received, message_settled, notify
 from streamkit.messaging.headers import DELIVERY_ATTEMPT
 from streamkit.messaging.message import ErrorMessage, Message
 
@@ -47,6 +48,7 @@ class MessageReceiver:
 
     def __init__(
         self,
+        owner: object,
         binding: str,
         target: Target,
         delivery: Delivery,
@@ -59,6 +61,7 @@ class MessageReceiver:
         """Make a receiver.
 
         Args:
+            owner: The application, for events.
             binding: The binding's name, for logs.
             target: What takes the message: its input channel.
             delivery: The meaning of the binding's extended properties.
@@ -67,6 +70,7 @@ class MessageReceiver:
             on_error: The binding's error handler or error channel.
             manual: Whether a listener of the binding asks for an :class:`Acknowledgment`.
         """
+        self._owner = owner
         self._binding = binding
         self._target = target
         self._delivery = delivery
@@ -79,6 +83,16 @@ class MessageReceiver:
 
     async def __call__(self, message: Message[bytes], redeliveries: int) -> Settlement:
         """Handle one delivery of ``message`` and return its settlement; raises only for cancellation."""
+        if message_received.receivers:
+            notify(message_received, self._owner, binding=self._binding, message=message)
+        settlement = await self._settle(message, redeliveries)
+        if message_settled.receivers:
+            notify(
+                message_settled, self._owner, binding=self._binding, message=message, settlement=settlement
+            )
+        return settlement
+
+    async def _settle(self, message: Message[bytes], redeliveries: int) -> Settlement:
         acknowledgment = Acknowledgment() if self._manual else None
         headers = message.headers
         if acknowledgment is not None:
@@ -91,6 +105,8 @@ class MessageReceiver:
             except SettlementRequest as request:
                 return self._requested(attempt, request, redeliveries)
             except Exception as error:
+                if message_failed.receivers:
+                    notify(message_failed, self._owner, binding=self._binding, message=attempt, error=error)
                 if acknowledgment is not None and acknowledgment.settlement is not None:
                     log.exception("A listener of %r failed after it had settled its message", self._binding)
                     return self._bounded(acknowledgment.settlement, redeliveries)
@@ -119,7 +135,10 @@ class MessageReceiver:
         try:
             if self._deadlines is not None:
                 call = self._deadlines.begin()
-            await self._target(message)
+            if message_handled.receivers:
+                await self._timed(message)
+            else:
+                await self._target(message)
             if acknowledgment is None or not acknowledgment.is_engaged:
                 return ACCEPT
             permits.release()
@@ -134,6 +153,13 @@ class MessageReceiver:
                 permits.release()
             if call is not None and self._deadlines is not None:
                 self._deadlines.end(call)
+
+    async def _timed(self, message: Message[bytes]) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self._target(message)
+        seconds = loop.time() - began
+        notify(message_handled, self._owner, binding=self._binding, message=message, seconds=seconds)
 
     def _timed_out(self, message: Message[bytes], redeliveries: int) -> Settlement:
         error = TimeoutError(f"not settled within consume-timeout {self._delivery.consume_timeout}")

@@ -18,6 +18,7 @@ from streamkit.binder.binder import ProducerBinding
 from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.partitioning import Partitioner, explicit_partition
 from streamkit.errors import BinderError, MessageConversionError, UnsupportedCapability
+from streamkit.events import message_sent, notify, send_failed
 from streamkit.messaging.headers import (
     DELAY,
     DELAY_LEVEL,
@@ -47,6 +48,7 @@ class SendingHandler:
 
     def __init__(
         self,
+        owner: object,
         binding: str,
         producer: ProducerBinding,
         capabilities: frozenset[Capability],
@@ -59,6 +61,7 @@ class SendingHandler:
         """Make a handler.
 
         Args:
+            owner: The application, for events.
             binding: The binding's name, for errors.
             producer: What the binder made of it.
             capabilities: What the binder can do.
@@ -67,6 +70,7 @@ class SendingHandler:
             partition_count: The setting, for binders that do not know their partitions.
             on_failure: Takes failed sends in place of the sender.
         """
+        self._owner = owner
         self._binding = binding
         self._producer = producer
         self._write = write
@@ -91,13 +95,17 @@ class SendingHandler:
         wire = self._write(message)
         if partition is not None:
             wire = Message(wire.payload, wire.headers.annotated(PARTITION, partition))
-        if self._on_failure is None:
-            await self._producer.send(wire)
-            return
         try:
             await self._producer.send(wire)
         except BinderError as error:
+            if send_failed.receivers:
+                notify(send_failed, self._owner, binding=self._binding, message=wire, error=error)
+            if self._on_failure is None:
+                raise
             await self._on_failure(wire, error)
+        else:
+            if message_sent.receivers:
+                notify(message_sent, self._owner, binding=self._binding, message=wire)
 
     def _refuse(self, message: Message[object]) -> None:
         for name, any_of in self._refused:

@@ -1,0 +1,223 @@
+"""Bindings: what connects one channel of the application with a destination of a binder."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from streamkit.binder.binder import (
+    Binder,
+    BindingState,
+    ConsumerBinding,
+    ConsumerDestination,
+    ProducerBinding,
+    ProducerDestination,
+)
+from streamkit.binder.capabilities import Capability, describe
+from streamkit.binder.receiving import MessageReceiver
+from streamkit.binder.sending import SendingHandler
+from streamkit.errors import BinderUnavailable, UnsupportedCapability
+from streamkit.events import binding_changed, binding_created, binding_removed, notify
+from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.message import Message
+
+__all__ = ["Binding", "InputBinding", "OutputBinding", "ReadyBinder"]
+
+MakeSender = Callable[[ProducerBinding], SendingHandler]
+
+
+class ReadyBinder(ABC):
+    """A binder that is started when a binding needs it."""
+
+    binder: Binder
+
+    @abstractmethod
+    async def get(self) -> Binder:
+        """Return the binder, started and able to do what its bindings ask.
+
+        Raises:
+            BinderUnavailable: Its system is away.
+            ConfigurationError: It cannot do what a setting asks.
+        """
+
+
+class Binding(ABC):
+    """One binding of the application.
+
+    Attributes:
+        name: Its name in the settings.
+        destinations: The destinations it is bound to.
+        channel: The application's end.
+        binder: The binder behind it.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        name: str,
+        destinations: Sequence[str],
+        channel: SubscribableChannel,
+        binder: ReadyBinder,
+    ) -> None:
+        self.name = name
+        self.binder = binder
+        self.destinations = tuple(destinations)
+        self.channel = channel
+        self._owner = owner
+
+    @property
+    @abstractmethod
+    def state(self) -> BindingState:
+        """Running, paused or stopped."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Bind; does nothing on a binding that is bound.
+
+        Raises:
+            BinderUnavailable: The binder's system is away.
+        """
+
+    @abstractmethod
+    async def stop(self, timeout: float = 30.0) -> None:
+        """Unbind; calls in flight get ``timeout`` seconds. Does nothing on a binding that is not bound."""
+
+    async def pause(self) -> None:
+        """Receive nothing until :meth:`resume`."""
+        raise TypeError(f"binding {self.name!r} is an output: only inputs can be paused")
+
+    async def resume(self) -> None:
+        """Receive again."""
+        raise TypeError(f"binding {self.name!r} is an output: only inputs can be resumed")
+
+    def _created(self, kind: str) -> None:
+        if binding_created.receivers:
+            notify(binding_created, self._owner, binding=self.name, kind=kind)
+
+    def _removed(self) -> None:
+        if binding_removed.receivers:
+            notify(binding_removed, self._owner, binding=self.name)
+
+    def _changed(self) -> None:
+        if binding_changed.receivers:
+            notify(binding_changed, self._owner, binding=self.name, state=self.state)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} {self.state.value} {', '.join(self.destinations)}>"
+
+
+class OutputBinding(Binding):
+    """An output: what is sent to its channel goes to a destination."""
+
+    def __init__(
+        self,
+        owner: object,
+        channel: SubscribableChannel,
+        destination: ProducerDestination,
+        binder: ReadyBinder,
+        make_sender: MakeSender,
+    ) -> None:
+        super().__init__(owner, destination.binding, [destination.name], channel, binder)
+        self._destination = destination
+        self._make_sender = make_sender
+        self._producer: ProducerBinding | None = None
+        self._subscriber: SendingHandler | None = None
+
+    @property
+    def state(self) -> BindingState:
+        """Running or stopped."""
+        return BindingState.STOPPED if self._producer is None else BindingState.RUNNING
+
+    def expect(self) -> None:
+        """Tell senders, until the binding is bound, that it will be."""
+        if self._producer is None:
+            self.channel.subscribe(self._refuse)
+
+    async def start(self) -> None:
+        """Bind; messages can be sent from now on."""
+        if self._producer is not None:
+            return
+        binder = await self.binder.get()
+        self._producer = await binder.bind_producer(self._destination)
+        self._subscriber = self._make_sender(self._producer)
+        self.channel.subscribe(self._subscriber)
+        self.channel.unsubscribe(self._refuse)
+        self._created("producer")
+
+    async def stop(self, timeout: float = 30.0) -> None:
+        """Unbind; what is being sent is finished."""
+        self.channel.unsubscribe(self._refuse)
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        if self._subscriber is not None:
+            self.channel.unsubscribe(self._subscriber)
+        await producer.stop()
+        self._removed()
+
+    async def _refuse(self, message: Message[object]) -> None:
+        raise BinderUnavailable(
+            f"binding {self.name!r} is not bound yet: binder {self.binder.binder.name!r} is away, and tried again",
+            binder=self.binder.binder.name,
+            binding=self.name,
+        )
+
+
+class InputBinding(Binding):
+    """An input: messages of its destinations go to its channel's listeners."""
+
+    def __init__(
+        self,
+        owner: object,
+        name: str,
+        channel: SubscribableChannel,
+        consumers: Sequence[tuple[ConsumerDestination, MessageReceiver]],
+        binder: ReadyBinder,
+    ) -> None:
+        super().__init__(owner, name, [destination.name for destination, _ in consumers], channel, binder)
+        self.group = consumers[0][0].group
+        self._consumers = tuple(consumers)
+        self._bound: dict[str, ConsumerBinding] = {}
+
+    @property
+    def state(self) -> BindingState:
+        """Running, paused or stopped."""
+        return next((bound.state for bound in self._bound.values()), BindingState.STOPPED)
+
+    async def start(self) -> None:
+        """Bind; messages arrive from now on. What was bound before a failure stays bound."""
+        binder = await self.binder.get()
+        for destination, receiver in self._consumers:
+            if destination.name not in self._bound:
+                self._bound[destination.name] = await binder.bind_consumer(destination, receiver)
+        self._created("consumer")
+
+    async def stop(self, timeout: float = 30.0) -> None:
+        """Unbind; calls in flight get ``timeout`` seconds."""
+        bound, self._bound = self._bound, {}
+        await asyncio.gather(*(consumer.stop(timeout) for consumer in bound.values()))
+        for _, receiver in self._consumers:
+            receiver.close()
+        if bound:
+            self._removed()
+
+    async def pause(self) -> None:
+        """Receive nothing until :meth:`resume`; the group keeps the messages.
+
+        Raises:
+            UnsupportedCapability: The binder cannot pause.
+        """
+        offered = self.binder.binder.capabilities()
+        if Capability.PAUSE not in offered:
+            raise UnsupportedCapability(
+                f"binding {self.name!r} cannot be paused: binder {self.binder.binder.name!r} can only "
+                f"{describe(offered)}"
+            )
+        for consumer in self._bound.values():
+            await consumer.pause()
+        self._changed()
+
+    async def resume(self) -> None:
+        """Receive again."""
+        for consumer in self._bound.values():
+            await consumer.resume()
+        self._changed()

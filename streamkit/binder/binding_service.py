@@ -1,0 +1,212 @@
+"""All bindings of one run of an application: binds them in order, tries again later, unbinds them.
+
+::
+
+    start    1. every binder is asked whether it can do what the settings ask
+             2. outputs are bound, then inputs: what a listener sends has somewhere to go
+             3. bindings whose system is away are tried again every binding-retry-interval
+    stop     inputs, then outputs, then binders
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+
+from streamkit.binder.binding import Binding, InputBinding, OutputBinding
+from streamkit.binder.factory import BindingFactory
+from streamkit.binder.registry import BinderRegistry
+from streamkit.config.settings import PREFIX, StreamSettings
+from streamkit.errors import BinderUnavailable, ConfigurationError, ConfigurationErrors
+from streamkit.events import binding_failed, notify
+from streamkit.messaging.channel import SubscribableChannel
+
+__all__ = ["BindingService"]
+
+log = logging.getLogger(__name__)
+
+MakeChannel = Callable[[str], SubscribableChannel]
+
+
+class BindingService:
+    """Starts and stops bindings.
+
+    Attributes:
+        bindings: All of them by name, those made while the application runs included.
+    """
+
+    def __init__(
+        self, owner: object, settings: StreamSettings, registry: BinderRegistry, factory: BindingFactory
+    ) -> None:
+        self.bindings: dict[str, Binding] = {}
+        self.factory = factory
+        self._owner = owner
+        self._settings = settings
+        self._registry = registry
+        self._retries: set[asyncio.Task[None]] = set()
+        # Bindings made by name while the application runs, the one used longest ago first.
+        self._dynamic: OrderedDict[tuple[str, str | None], OutputBinding] = OrderedDict()
+        self._making = asyncio.Lock()
+
+    @property
+    def inputs(self) -> Sequence[InputBinding]:
+        """The input bindings."""
+        return [binding for binding in self.bindings.values() if isinstance(binding, InputBinding)]
+
+    @property
+    def outputs(self) -> Sequence[OutputBinding]:
+        """The output bindings."""
+        return [binding for binding in self.bindings.values() if isinstance(binding, OutputBinding)]
+
+    def add(self, binding: Binding) -> None:
+        """Take charge of a binding."""
+        self.bindings[binding.name] = binding
+
+    async def start(self) -> None:
+        """Bind everything that starts by itself.
+
+        Raises:
+            ConfigurationErrors: Settings ask what binders cannot do; all of them are told.
+            BinderError: A system is away and the settings say to fail, or it refused.
+        """
+        outputs = [binding for binding in self.outputs if self._starts(binding)]
+        inputs = [binding for binding in self.inputs if self._starts(binding)]
+        away = await self._check([*outputs, *inputs])
+        for binding in outputs:
+            binding.expect()
+        for binding in [*outputs, *inputs]:
+            if binding in away or not await self._try(binding):
+                self._retry_later(binding)
+
+    def _starts(self, binding: Binding) -> bool:
+        properties = self.factory.properties(binding.name)
+        side = properties.consumer if isinstance(binding, InputBinding) else properties.producer
+        return side.auto_startup
+
+    async def _check(self, bindings: Iterable[OutputBinding | InputBinding]) -> list[Binding]:
+        """Ask every binder what it can do; return the bindings whose system is away."""
+        errors: list[ConfigurationError] = []
+        away: dict[Binding, BinderUnavailable] = {}
+        unreachable: dict[str, BinderUnavailable] = {}
+        for binding in bindings:
+            binder = binding.binder.binder.name
+            try:
+                if binder in unreachable:
+                    raise unreachable[binder]
+                await binding.binder.get()
+            except ConfigurationErrors as found:
+                errors.extend(found.errors)
+            except ConfigurationError as error:
+                errors.append(error)
+            except BinderUnavailable as error:
+                away[binding] = unreachable[binder] = error
+        if errors:
+            raise ConfigurationErrors(errors) if len(errors) > 1 else errors[0]
+        for binding, error in away.items():
+            self._failed(binding, error)
+        return list(away)
+
+    async def _try(self, binding: Binding) -> bool:
+        """Bind; False when the system is away."""
+        try:
+            await binding.start()
+        except BinderUnavailable as error:
+            self._failed(binding, error)
+            return False
+        return True
+
+    def _failed(self, binding: Binding, error: BinderUnavailable) -> None:
+        interval = self._settings.binding_retry_interval.total_seconds()
+        if interval <= 0:
+            raise error
+        log.warning("Binding %r is tried again in %g s: %s", binding.name, interval, error)
+        if binding_failed.receivers:
+            notify(binding_failed, self._owner, binding=binding.name, error=error)
+
+    def _retry_later(self, binding: Binding) -> None:
+        task = asyncio.get_running_loop().create_task(self._retry(binding), name=f"bind {binding.name}")
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+
+    async def _retry(self, binding: Binding) -> None:
+        interval = self._settings.binding_retry_interval.total_seconds()
+        try:
+            while True:
+                await asyncio.sleep(interval)
+                if await self._try(binding):
+                    log.info("Binding %r is bound", binding.name)
+                    return
+        except Exception as error:  # nobody waits for the outcome any more
+            log.exception("Binding %r cannot be bound, and is not tried again", binding.name)
+            if binding_failed.receivers:
+                notify(binding_failed, self._owner, binding=binding.name, error=error)
+
+    async def output(self, name: str, binder: str | None, make_channel: MakeChannel) -> OutputBinding:
+        """Return the output binding of that name, bound; one that is new is made.
+
+        Args:
+            name: The binding's name, or a destination.
+            binder: The binder's name, if not the one of the settings.
+            make_channel: Makes the channel of a new binding.
+
+        Raises:
+            ConfigurationError: It is an input, or may not be made.
+            BinderError: It cannot be bound.
+        """
+        found = self.bindings.get(name)
+        if isinstance(found, OutputBinding) and binder is None:
+            return found
+        if isinstance(found, InputBinding):
+            raise ConfigurationError(f"binding {name!r} is an input: nothing can be sent to it", value=name)
+        async with self._making:
+            key = (name, binder)
+            known = self._dynamic.get(key)
+            if known is None:
+                known = await self._make(name, binder, make_channel)
+            self._dynamic[key] = known
+            self._dynamic.move_to_end(key)
+            await self._evict()
+        return known
+
+    async def _make(self, name: str, binder: str | None, make_channel: MakeChannel) -> OutputBinding:
+        allowed = self._settings.dynamic_destinations
+        if allowed and name not in allowed and not self.factory.is_configured(name):
+            raise ConfigurationError(
+                f"destination {name!r} may not be bound while the application runs: {PREFIX}.dynamic-destinations "
+                f"lists only {', '.join(allowed)}",
+                value=name,
+            )
+        binding = self.factory.output(name, make_channel(name), binder)
+        await binding.start()
+        return binding
+
+    async def _evict(self) -> None:
+        while len(self._dynamic) > self._settings.dynamic_destination_cache_size:
+            _, oldest = self._dynamic.popitem(last=False)
+            await oldest.stop()
+
+    async def stop(self, timeout: float) -> None:
+        """Unbind everything; calls in flight get ``timeout`` seconds, together.
+
+        Raises:
+            Exception: The first error of a binder; everything is stopped all the same.
+        """
+        retries = list(self._retries)
+        for task in retries:
+            task.cancel()
+        await asyncio.gather(*retries, return_exceptions=True)
+        errors = await _all(binding.stop(timeout) for binding in self.inputs)
+        errors += await _all(binding.stop(timeout) for binding in [*self.outputs, *self._dynamic.values()])
+        self._dynamic.clear()
+        errors += await _all([self._registry.stop()])
+        if errors:
+            raise errors[0]
+
+    def states(self) -> Mapping[str, str]:
+        """Return the state of every binding by name."""
+        return {name: binding.state.value for name, binding in self.bindings.items()}
+
+
+async def _all(stopping: Iterable[Coroutine[object, None, None]]) -> list[BaseException]:
+    results = await asyncio.gather(*stopping, return_exceptions=True)
+    return [result for result in results if isinstance(result, BaseException)]

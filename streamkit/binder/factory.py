@@ -1,0 +1,352 @@
+"""Makes bindings out of settings; whatever is wrong with them is told before anything is connected."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from streamkit.binder.attempts import BackOff, RetryPolicy
+from streamkit.binder.binder import (
+    Binder,
+    ConsumerDestination,
+    FailureListener,
+    ProducerBinding,
+    ProducerDestination,
+)
+from streamkit.binder.binding import InputBinding, OutputBinding, ReadyBinder
+from streamkit.binder.capabilities import Capability, Requirement, describe, missing
+from streamkit.binder.error_channels import ErrorChannels, consumer_error_channel, producer_error_channel
+from streamkit.binder.partitioning import Partitioner, PartitionSelector, partition_of
+from streamkit.binder.permits import Permits
+from streamkit.binder.receiving import ErrorHandler, MessageReceiver
+from streamkit.binder.registry import BinderRegistry
+from streamkit.binder.retryable import exception_classes
+from streamkit.binder.sending import SendingHandler, Writer, write_native
+from streamkit.config.environment import Environment
+from streamkit.config.origin import Value
+from streamkit.config.relaxed import uniform
+from streamkit.config.settings import (
+    PREFIX,
+    BindingProperties,
+    ConsumerProperties,
+    ProducerProperties,
+    StreamSettings,
+)
+from streamkit.config.shape import Location
+from streamkit.config.validation import Bound
+from streamkit.errors import (
+    BinderError,
+    ConfigurationError,
+    ExpressionError,
+    MessageConversionError,
+    MessageDeliveryError,
+    UnsupportedCapability,
+)
+from streamkit.expression import Expression, compile_expression
+from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.converter import CompositeMessageConverter
+from streamkit.messaging.message import ErrorMessage, Message
+
+__all__ = ["BindingFactory"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A requirement with the settings that asked for it."""
+
+    requirement: Requirement
+    origins: Mapping[Location, Value]
+
+    def refused(self, binding: str, binder: Binder) -> UnsupportedCapability:
+        """The error for a binder that does not meet it."""
+        setting = self._setting()
+        capability = self.requirement.capability.value
+        where = f"{setting.origin}: {setting.key}={setting}" if setting else f"binding {binding!r}"
+        return UnsupportedCapability(
+            f"{where} asks for {capability}, which binder {binder.name!r} of type {binder.type!r} cannot do; "
+            f"it can: {describe(binder.capabilities())}",
+            key=setting.key if setting else None,
+            value=setting.value if setting else None,
+            origin=str(setting.origin) if setting else None,
+        )
+
+    def _setting(self) -> Value | None:
+        spellings = {tuple(map(uniform, text.split("."))) for text in self.requirement.properties}
+        return next(
+            (value for at, value in self.origins.items() if tuple(uniform(str(s)) for s in at) in spellings),
+            None,
+        )
+
+
+class _CheckedBinder(ReadyBinder):
+    """Starts the binder of one binding and asks it whether it can do what the settings ask."""
+
+    def __init__(
+        self, registry: BinderRegistry, binder: Binder, binding: str, asked: Sequence[_Asked]
+    ) -> None:
+        self.binder = binder
+        self._registry = registry
+        self._binding = binding
+        self._asked = asked
+
+    async def get(self) -> Binder:
+        binder = await self._registry.started(self.binder)
+        lacking = missing((each.requirement for each in self._asked), binder.capabilities())
+        for each in self._asked:
+            if each.requirement in lacking:
+                raise each.refused(self._binding, binder)
+        return binder
+
+
+class BindingFactory:
+    """Makes the bindings of one application."""
+
+    def __init__(
+        self,
+        owner: object,
+        settings: Bound[StreamSettings],
+        *,
+        environment: Environment,
+        registry: BinderRegistry,
+        converter: CompositeMessageConverter,
+        error_channels: ErrorChannels,
+    ) -> None:
+        self._owner = owner
+        self._bound = settings
+        self._settings = settings.value
+        self._environment = environment
+        self._registry = registry
+        self._converter = converter
+        self._error_channels = error_channels
+
+    @property
+    def configured(self) -> Iterable[str]:
+        """The names of the bindings that settings configure."""
+        listed = self._settings.source, self._settings.output_bindings, self._settings.input_bindings
+        return [*self._settings.bindings, *(name for names in listed for name in names)]
+
+    def is_configured(self, name: str) -> bool:
+        """Return whether settings configure a binding of that name, in any case."""
+        return any(uniform(known) == uniform(name) for known in self.configured)
+
+    def properties(self, name: str) -> BindingProperties:
+        """Return the settings of a binding."""
+        return self._settings.binding(name)
+
+    def unknown(self, name: str, who: str, declared: Iterable[str]) -> ConfigurationError:
+        """Return the error for a binding nobody configured or declared."""
+        known = sorted({*self.configured, *declared})
+        near = get_close_matches(name, known, n=1)
+        return ConfigurationError(
+            f"{who} names binding {name!r}, which does not exist"
+            + (f"; did you mean {near[0]!r}?" if near else "")
+            + f" Known bindings: {', '.join(known) or 'none'}. Configure it with "
+            f"{PREFIX}.bindings.{name}.destination=<topic>, or declare it with enable_binding.",
+            value=name,
+            suggestion=near[0] if near else None,
+        )
+
+    def output(self, name: str, channel: SubscribableChannel, binder: str | None = None) -> OutputBinding:
+        """Return the output binding of that name, not bound yet.
+
+        Args:
+            name: The binding's name.
+            channel: What the application sends to.
+            binder: The binder's name, if not the one of the settings.
+
+        Raises:
+            ConfigurationError: Its settings are wrong.
+        """
+        properties = self.properties(name)
+        chosen = self._binder(name, binder or properties.binder)
+        extended = self._environment.explain_extended(
+            chosen.extended_type, name, "producer", chosen.producer_properties
+        )
+        topic = properties.destination or name
+        report = self._sending_failed(name, topic)
+        destination = ProducerDestination(topic, name, properties.producer, extended.value, report)
+        partitioner = self._partitioner(name, properties.producer)
+        write = self._writer(name, properties)
+
+        def make_sender(producer: ProducerBinding) -> SendingHandler:
+            return SendingHandler(
+                self._owner,
+                name,
+                producer,
+                chosen.capabilities(),
+                write,
+                partitioner=partitioner,
+                partition_count=properties.producer.partition_count,
+                on_failure=report if properties.producer.error_channel_enabled else None,
+            )
+
+        asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
+        if partitioner is not None:
+            partitioned = Requirement(Capability.PARTITION, ("producer.partition-key-expression",))
+            asked.append(_Asked(partitioned, self._origins_of(name)))
+        ready = _CheckedBinder(self._registry, chosen, name, asked)
+        return OutputBinding(self._owner, channel, destination, ready, make_sender)
+
+    def input(self, name: str, channel: SubscribableChannel, *, manual: bool) -> InputBinding:
+        """Return the input binding of that name, not bound yet.
+
+        Args:
+            name: The binding's name.
+            channel: What the application's listeners are subscribed to.
+            manual: Whether one of them settles by hand.
+
+        Raises:
+            ConfigurationError: Its settings are wrong.
+        """
+        properties = self.properties(name)
+        binder = self._binder(name, properties.binder)
+        extended = self._environment.explain_extended(
+            binder.extended_type, name, "consumer", binder.consumer_properties
+        )
+        delivery = extended.value.delivery()
+        policy = self._policy(name, properties.consumer)
+        consumers = []
+        for topic in topics_of(properties.destination or name):
+            permits = Permits(properties.consumer.concurrency)
+            destination = ConsumerDestination(
+                topic,
+                properties.group or None,
+                name,
+                properties.consumer,
+                extended.value,
+                delivery,
+                permits,
+                _or_global(properties.consumer.instance_index, self._settings.instance_index),
+                _or_global(properties.consumer.instance_count, self._settings.instance_count),
+            )
+            receiver = MessageReceiver(
+                self._owner,
+                name,
+                channel.asend,
+                delivery,
+                policy,
+                permits=permits,
+                on_error=self._handling_failed(topic, properties.group or None),
+                manual=manual,
+            )
+            consumers.append((destination, receiver))
+        asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
+        ready = _CheckedBinder(self._registry, binder, name, asked)
+        return InputBinding(self._owner, name, channel, consumers, ready)
+
+    def _binder(self, binding: str, name: str | None) -> Binder:
+        try:
+            return self._registry.get(name)
+        except ConfigurationError as error:
+            value = self._origin(binding, "binder")
+            if value is None or type(error) is not ConfigurationError:
+                raise
+            raise located(value, error) from error
+
+    def _policy(self, name: str, properties: ConsumerProperties) -> RetryPolicy:
+        try:
+            retryable = exception_classes(properties.retryable_exceptions)
+        except LookupError as error:
+            wrong = str(error).split("'")[1] if "'" in str(error) else ""
+            value = self._origin(name, "consumer", "retryable_exceptions", wrong)
+            raise located(value, error) from error
+        return RetryPolicy(
+            properties.max_attempts,
+            BackOff(
+                properties.back_off_initial_interval.total_seconds(),
+                properties.back_off_multiplier,
+                properties.back_off_max_interval.total_seconds(),
+            ),
+            retryable,
+            properties.default_retryable,
+        )
+
+    def _writer(self, name: str, properties: BindingProperties) -> Writer:
+        if properties.producer.use_native_encoding:
+            return write_native
+        try:
+            return self._converter.payload_writer(properties.content_type)
+        except MessageConversionError as error:
+            raise located(self._origin(name, "content_type"), error) from error
+
+    def _partitioner(self, name: str, properties: ProducerProperties) -> Partitioner | None:
+        key = self._expression(name, "partition_key_expression", properties.partition_key_expression)
+        chosen = self._expression(
+            name, "partition_selector_expression", properties.partition_selector_expression
+        )
+        if key is None:
+            return None
+        return Partitioner(key, partition_of if chosen is None else _selector(chosen))
+
+    def _expression(self, name: str, setting: str, source: str | None) -> Expression | None:
+        if source is None:
+            return None
+        try:
+            return compile_expression(source)
+        except ExpressionError as error:
+            raise located(self._origin(name, "producer", setting), error) from error
+
+    def _handling_failed(self, topic: str, group: str | None) -> ErrorHandler:
+        channel = consumer_error_channel(topic, group)
+
+        async def report(error: ErrorMessage) -> bool:
+            return await self._error_channels.publish(channel, error)
+
+        return report
+
+    def _sending_failed(self, binding: str, topic: str) -> FailureListener:
+        channel = producer_error_channel(topic)
+
+        async def report(message: Message[bytes], error: BinderError) -> None:
+            payload = MessageDeliveryError(f"binding {binding!r} could not send: {error}", message)
+            payload.__cause__ = error
+            failure = ErrorMessage(payload, message.headers.user_values(), original_message=message)
+            await self._error_channels.report(channel, failure)
+
+        return report
+
+    def _origins_of(self, name: str) -> dict[Location, Value]:
+        """Where the settings of one binding come from, by their place below the binding."""
+        return {
+            at[2:]: value
+            for at, value in self._bound.origins.items()
+            if at[0] == "bindings" and uniform(str(at[1])) == uniform(name)
+        }
+
+    def _origin(self, name: str, *rest: str) -> Value | None:
+        return self._origins_of(name).get(rest)
+
+
+def topics_of(destination: str) -> list[str]:
+    """Return the destinations of a setting that may list several, separated by commas."""
+    return [topic for topic in map(str.strip, destination.split(",")) if topic]
+
+
+def located(value: Value | None, error: Exception) -> ConfigurationError:
+    """Return ``error`` with the place of the setting that caused it."""
+    if value is None:
+        return ConfigurationError(str(error))
+    return ConfigurationError(
+        f"{value.origin}: {value.key}={value}: {error}",
+        key=value.key,
+        value=value.value,
+        origin=str(value.origin),
+    )
+
+
+def _selector(expression: Expression) -> PartitionSelector:
+    def select(key: object, count: int) -> int:
+        chosen = expression(key)
+        if isinstance(chosen, int):
+            return chosen
+        raise MessageDeliveryError(f"partition-selector-expression gives {chosen!r}: expected a whole number")
+
+    return select
+
+
+def _or_global(own: int, whole: int) -> int:
+    return whole if own < 0 else own

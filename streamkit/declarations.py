@@ -1,0 +1,152 @@
+"""Binding interfaces: classes whose attributes name the channels of an application.
+
+::
+
+    class Orders:
+        placed = output_channel()                  # binding "placed"
+        refunds = input_channel("order-refunds")
+
+    app.enable_binding(Orders)
+    await app.bound(Orders).placed.asend(message)
+
+`Source`, `Sink` and `Processor` are ready-made.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Final, Self, TypeVar, cast, overload
+
+from streamkit.messaging.channel import SubscribableChannel
+
+__all__ = [
+    "ChannelDeclaration",
+    "Direction",
+    "Processor",
+    "Sink",
+    "Source",
+    "enable_binding",
+    "input_channel",
+    "output_channel",
+]
+
+C = TypeVar("C", bound=type)
+I = TypeVar("I")  # noqa: E741  # an interface
+
+_ENABLED: Final = "__streamkit_bindings__"
+_CHANNELS: Final = "_streamkit_channels"
+
+
+class Direction(Enum):
+    """Which way messages go through a binding."""
+
+    INPUT = "input"
+    OUTPUT = "output"
+
+
+class ChannelDeclaration:
+    """An attribute of a binding interface: a channel, once an application has bound the interface."""
+
+    def __init__(self, direction: Direction, name: str | None = None) -> None:
+        self.direction = direction
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """The binding's name."""
+        if self._name is None:
+            raise TypeError("a channel without a name must be an attribute of a class, whose name it takes")
+        return self._name
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        if self._name is None:
+            self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> SubscribableChannel: ...
+    def __get__(self, instance: object | None, owner: type) -> "ChannelDeclaration | SubscribableChannel":
+        if instance is None:
+            return self
+        channels = cast("Mapping[str, SubscribableChannel] | None", getattr(instance, _CHANNELS, None))
+        if channels is None:
+            raise TypeError(
+                f"{owner.__name__} is not bound: take it from app.bound({owner.__name__}), or ask for it in the "
+                "constructor of a class given to the application"
+            )
+        return channels[self.name]
+
+    def __repr__(self) -> str:
+        return f"{self.direction.value}_channel({self._name!r})"
+
+
+def input_channel(name: str | None = None) -> ChannelDeclaration:
+    """Declare an input binding; without a name it is called like the attribute."""
+    return ChannelDeclaration(Direction.INPUT, name)
+
+
+def output_channel(name: str | None = None) -> ChannelDeclaration:
+    """Declare an output binding; without a name it is called like the attribute."""
+    return ChannelDeclaration(Direction.OUTPUT, name)
+
+
+class Source:
+    """One output, binding `output`."""
+
+    OUTPUT: Final = "output"
+
+    output = output_channel(OUTPUT)
+
+
+class Sink:
+    """One input, binding `input`."""
+
+    INPUT: Final = "input"
+
+    input = input_channel(INPUT)
+
+
+class Processor(Source, Sink):
+    """An input and an output."""
+
+
+def enable_binding(*interfaces: type) -> Callable[[C], C]:
+    """Decorate a class so that the application it is given to binds `interfaces`."""
+
+    def mark(target: C) -> C:
+        setattr(target, _ENABLED, (*enabled_bindings(target), *interfaces))
+        return target
+
+    return mark
+
+
+def enabled_bindings(target: object) -> tuple[type, ...]:
+    """Return the interfaces that `enable_binding` noted on a class."""
+    return cast("tuple[type, ...]", getattr(target, _ENABLED, ()))
+
+
+def declarations_of(interface: type) -> Iterator[ChannelDeclaration]:
+    """Yield the channels an interface declares.
+
+    Raises:
+        TypeError: It declares none.
+    """
+    found = {
+        name: value
+        for kind in reversed(interface.__mro__)
+        for name, value in vars(kind).items()
+        if isinstance(value, ChannelDeclaration)
+    }
+    if not found:
+        raise TypeError(
+            f"{interface.__name__} declares no channels: give it attributes made by input_channel() or "
+            "output_channel()"
+        )
+    yield from found.values()
+
+
+def bound_interface(interface: type[I], channels: Mapping[str, SubscribableChannel]) -> I:
+    """Return an instance of `interface` whose attributes are the channels."""
+    instance = object.__new__(interface)
+    setattr(instance, _CHANNELS, channels)
+    return instance
