@@ -9,7 +9,7 @@ run it to its end in the sender's own thread (`streamkit.messaging.handler.drive
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from itertools import count
@@ -180,8 +180,8 @@ class UnicastingDispatcher(MessageDispatcher):
         for subscription in self._in_order(message):
             try:
                 result = subscription.call(message)
-                if subscription.is_async:
-                    await result  # type: ignore[misc]  # is_async says that it is awaitable
+                if result is not None and isinstance(result, Awaitable):
+                    await result
                 return True  # we have a winner
             except SettlementRequest:
                 raise  # the handler took the message and decided about it
@@ -257,8 +257,8 @@ class BroadcastingDispatcher(MessageDispatcher):
     async def _deliver(self, subscription: Subscription, message: Message[object]) -> bool:
         try:
             result = subscription.call(message)
-            if subscription.is_async:
-                await result  # type: ignore[misc]  # is_async says that it is awaitable
+            if result is not None and isinstance(result, Awaitable):
+                await result
         except SettlementRequest:
             raise
         except Exception as error:

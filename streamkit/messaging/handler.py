@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from streamkit.errors import BlockingSendError
 from streamkit.messaging.message import Message
 
 HandlerResult: TypeAlias = Awaitable[object] | object
@@ -65,11 +66,11 @@ def drive(coroutine: Coroutine[object, None, bool]) -> bool:
     """Runs a coroutine that has nothing to wait for, in this thread and without a loop.
 
     Raises:
-        RuntimeError: It waited after all: some handler is `def` but works asynchronously.
+        BlockingSendError: It waited after all: what some `def` handler returned did.
     """
     try:
         coroutine.send(None)
     except StopIteration as finished:
         return bool(finished.value)
     coroutine.close()
-    raise RuntimeError("a synchronous handler or interceptor waited for a loop; declare it with `async def`")
+    raise BlockingSendError("a handler or interceptor that is `def` waited for a loop; make it `async def`")

@@ -1,0 +1,231 @@
+"""Sending: in the caller's thread, on a loop, and with a time limit."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from streamkit.errors import BlockingSendError, MessageHandlingError, NoSubscriberError
+from streamkit.messaging import DirectChannel, LoopPortal, Message, PublishSubscribeChannel
+
+MESSAGE = Message("a")
+
+
+@pytest.fixture
+def portal() -> Iterator[LoopPortal]:
+    """The way onto a loop that runs in another thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield LoopPortal(loop)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def test_send_runs_plain_functions_here():
+    """Plain subscribers run in the sender's thread, with or without a loop."""
+    threads = []
+    channel = DirectChannel("c")
+    channel.subscribe(lambda message: threads.append(threading.current_thread()))
+    assert channel.is_synchronous
+    assert channel.send(MESSAGE)
+
+    async def main():
+        assert channel.send(MESSAGE)
+        assert await channel.asend(MESSAGE)
+
+    asyncio.run(main())
+    assert threads == [threading.current_thread()] * 3
+
+
+def test_send_through_the_portal(portal):
+    """An `async def` subscriber runs on the application's loop, and the sender waits for it."""
+    loops = []
+
+    async def handle(message):
+        await asyncio.sleep(0)
+        loops.append(asyncio.get_running_loop())
+
+    channel = DirectChannel("c", portal=portal)
+    channel.subscribe(handle)
+    assert not channel.is_synchronous
+    assert channel.send(MESSAGE)
+    assert loops == [portal.loop]
+
+
+def test_errors_come_back_through_the_portal(portal):
+    """What the subscriber raises on the loop reaches the sender in its thread."""
+
+    async def handle(message):
+        raise ValueError("no")
+
+    channel = DirectChannel("c", portal=portal)
+    channel.subscribe(handle)
+    with pytest.raises(MessageHandlingError, match="ValueError: no"):
+        channel.send(MESSAGE)
+
+
+def test_send_on_the_loops_own_thread_is_refused():
+    """Where waiting would block the loop waited for, the error says to use `asend`."""
+
+    async def handle(message):
+        pass
+
+    async def main():
+        channel = DirectChannel("c", portal=LoopPortal(asyncio.get_running_loop()))
+        channel.subscribe(handle)
+        with pytest.raises(BlockingSendError, match=r"await channel\.asend"):
+            channel.send(MESSAGE)
+        assert await channel.asend(MESSAGE)
+
+    asyncio.run(main())
+
+
+def test_send_without_an_application_is_refused():
+    """An `async def` subscriber needs a loop; without one the error says what to do."""
+
+    async def handle(message):
+        pass
+
+    channel = DirectChannel("c")
+    channel.subscribe(handle)
+    with pytest.raises(BlockingSendError, match="start the application first"):
+        channel.send(MESSAGE)
+
+
+def test_timeout_is_false(portal):
+    """A message not accepted in time is False, by `send` and by `asend`, and the subscriber is cancelled."""
+    cancelled = []
+
+    async def handle(message):
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            cancelled.append(message)
+            raise
+
+    channel = DirectChannel("c", portal=portal)
+    channel.subscribe(handle)
+    assert channel.send(MESSAGE, 0.01) is False
+    assert asyncio.run(channel.asend(MESSAGE, 0.01)) is False
+    assert cancelled == [MESSAGE, MESSAGE]
+
+
+def test_a_timeout_of_the_subscribers_own_is_its_failure():
+    """A TimeoutError the subscriber raises is not taken for the sender's limit."""
+
+    async def handle(message):
+        raise TimeoutError("mine")
+
+    channel = DirectChannel("c")
+    channel.subscribe(handle)
+    with pytest.raises(MessageHandlingError, match="mine"):
+        asyncio.run(channel.asend(MESSAGE, 10))
+
+
+@pytest.mark.parametrize("timeout", [None, -1, 10])
+def test_a_negative_timeout_is_none_at_all(timeout):
+    """-1 waits as long as it takes, as Spring's INDEFINITE_TIMEOUT does."""
+    calls = []
+
+    async def handle(message):
+        await asyncio.sleep(0)
+        calls.append(message)
+
+    channel = DirectChannel("c")
+    channel.subscribe(handle)
+    assert asyncio.run(channel.asend(MESSAGE, timeout))
+    assert calls == [MESSAGE]
+
+
+def test_direct_channel_takes_turns():
+    """A direct channel's subscribers take turns unless load balancing is off."""
+    calls = []
+    balanced, fixed = DirectChannel("b"), DirectChannel("f", load_balancing=None)
+    for channel in (balanced, fixed):
+        channel.subscribe(lambda message: calls.append(1))
+        channel.subscribe(lambda message: calls.append(2))
+        channel.send(MESSAGE)
+        channel.send(MESSAGE)
+    assert calls == [1, 2, 1, 1]
+
+
+def test_subscribing_and_unsubscribing():
+    """Both say whether they did something; a channel without subscribers refuses messages."""
+    calls = []
+    channel = DirectChannel("c")
+    assert channel.subscribe(calls.append) is True
+    assert channel.subscribe(calls.append) is False
+    assert channel.unsubscribe(calls.append) is True
+    assert channel.unsubscribe(calls.append) is False
+    with pytest.raises(NoSubscriberError):
+        channel.send(MESSAGE)
+
+
+def test_publish_subscribe_channel():
+    """Every subscriber gets each message; one without subscribers takes it anyway."""
+    calls = []
+    channel = PublishSubscribeChannel("c")
+    assert channel.send(MESSAGE)
+    channel.subscribe(lambda message: calls.append(1))
+    channel.subscribe(lambda message: calls.append(2))
+    assert channel.send(MESSAGE)
+    assert calls == [1, 2]
+
+
+def test_an_executor_answers_at_once(portal):
+    """With an executor `send` only queues, even on the loop's thread; `async def` subscribers run on the loop."""
+    handled = threading.Event()
+    loops = []
+
+    async def handle(message):
+        loops.append(asyncio.get_running_loop())
+        handled.set()
+
+    with ThreadPoolExecutor(1) as executor:
+        channel = DirectChannel("c", executor=executor, portal=portal)
+        channel.subscribe(handle)
+        assert channel.is_synchronous
+        assert channel.send(MESSAGE)
+        assert handled.wait(10)
+    assert loops == [portal.loop]
+
+
+def test_an_executor_without_a_portal_brings_its_own_loop():
+    """Without an application, a thread of the executor runs `async def` subscribers on a loop of its own."""
+    calls = []
+
+    async def handle(message):
+        await asyncio.sleep(0)
+        calls.append(message)
+
+    with ThreadPoolExecutor(1) as executor:
+        channel = DirectChannel("c", executor=executor)
+        channel.subscribe(handle)
+        assert channel.send(MESSAGE)
+    assert calls == [MESSAGE]
+
+
+def test_a_plain_function_that_returns_a_coroutine():
+    """What a `def` subscriber returns is awaited by `asend`; `send` says that it should be `async def`."""
+    calls = []
+
+    async def handle(message, log):
+        await asyncio.sleep(0)
+        log.append(message)
+
+    channel = DirectChannel("c")
+    channel.subscribe(lambda message: handle(message, calls))
+    assert asyncio.run(channel.asend(MESSAGE))
+    assert calls == [MESSAGE]
+    with pytest.raises(BlockingSendError, match="make it `async def`"):
+        channel.send(MESSAGE)
+
+
+def test_portal_repr(portal):
+    """Portal and channel tell what they are."""
+    assert repr(portal).startswith("LoopPortal(<")
+    assert repr(DirectChannel("c")) == "DirectChannel('c')"

@@ -1,0 +1,286 @@
+"""From payloads to bytes and back, by content type."""
+
+import dataclasses
+import datetime as dt
+import decimal
+import enum
+import uuid
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from streamkit.errors import MessageConversionError
+from streamkit.messaging import CompositeMessageConverter, Message
+
+CONVERTER = CompositeMessageConverter()
+
+
+class Currency(enum.Enum):
+    EURO = "EUR"
+
+
+@dataclasses.dataclass
+class Item:
+    price: float
+
+
+@dataclasses.dataclass
+class Order:
+    items: list[Item]
+    at: dt.datetime | None = None
+    currency: Currency = Currency.EURO
+    extra: dict[str, object] = dataclasses.field(default_factory=dict)
+    parent: "Order | None" = None
+
+
+class Struct(msgspec.Struct):
+    n: int
+
+
+class Typed(TypedDict):
+    n: int
+
+
+class Model(pydantic.BaseModel):
+    n: int = pydantic.Field(alias="number")
+    items: list[Item] = []
+
+
+@dataclasses.dataclass
+class HoldsModel:
+    model: Model
+
+
+class Plain:
+    pass
+
+
+def read(type_, data, content_type=None, default=None):
+    headers = {} if content_type is None else {"contentType": content_type}
+    return CONVERTER.payload_reader(type_, default)(Message(data, headers))
+
+
+def write(payload, content_type=None, default=None):
+    headers = {} if content_type is None else {"contentType": content_type}
+    return CONVERTER.payload_writer(default)(Message(payload, headers))
+
+
+@pytest.mark.parametrize(
+    ("type_", "payload", "data"),
+    [
+        (Struct, Struct(1), b'{"n":1}'),
+        (Typed, {"n": 1}, b'{"n":1}'),
+        (Model, Model(number=1, items=[Item(2.5)]), b'{"number":1,"items":[{"price":2.5}]}'),
+        (list[Model], [Model(number=1)], b'[{"number":1,"items":[]}]'),
+        (HoldsModel, HoldsModel(Model(number=1)), b'{"model":{"number":1,"items":[]}}'),
+        (dict[str, int], {"a": 1}, b'{"a":1}'),
+        (list[int], [1, 2], b"[1,2]"),
+        (int, 5, b"5"),
+        (Currency, Currency.EURO, b'"EUR"'),
+        (dt.datetime, dt.datetime(2024, 1, 2, tzinfo=dt.UTC), b'"2024-01-02T00:00:00Z"'),
+        (str | int, 5, b"5"),
+    ],
+)
+def test_json_both_ways(type_, payload, data):
+    """What is written as JSON is read back as the same type, dataclass or struct or model or builtin."""
+    assert write(payload).payload == data
+    assert read(type_, data) == payload
+
+
+def test_nested_dataclasses():
+    """Fields of every kind find their types."""
+    order = Order([Item(1.5)], dt.datetime(2024, 1, 2, tzinfo=dt.UTC), extra={"x": [1]}, parent=Order([]))
+    assert read(Order, write(order).payload) == order
+
+
+@pytest.mark.parametrize("type_", [str, str | None])
+def test_text_under_json_has_no_quotes(type_):
+    """A str goes out as it is under JSON, and comes in as the text it is."""
+    assert write("plain words").payload == b"plain words"
+    assert read(type_, b'"quoted"') == '"quoted"'
+
+
+@pytest.mark.parametrize("type_", [bytes, object, Any])
+@pytest.mark.parametrize(
+    "content_type", ["application/json", "text/plain", "application/octet-stream", "a/b"]
+)
+def test_bytes_stay_bytes(type_, content_type):
+    """Bytes go through untouched under every content type."""
+    assert read(type_, b"\xff{", content_type) == b"\xff{"
+    assert write(b"\xff{", content_type).payload == b"\xff{"
+
+
+def test_kinds_of_bytes():
+    """bytearray and memoryview are written as bytes and read when asked for."""
+    assert write(bytearray(b"x")).payload == write(memoryview(b"x")).payload == b"x"
+    assert read(bytearray, b"x") == bytearray(b"x")
+    assert read(memoryview, b"x") == memoryview(b"x")
+
+
+def test_charset():
+    """Text is written and read in the charset the content type names."""
+    sent = write("中文", "text/plain;charset=GBK")
+    assert sent.payload == "中文".encode("gbk")
+    assert read(str, sent.payload, "text/plain;charset=GBK") == "中文"
+    assert read(str, "中文".encode()) == "中文"
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (int, b"5", 5),
+        (float, b"1.5\n", 1.5),
+        (bool, b"true", True),
+        (decimal.Decimal, b"1.10", decimal.Decimal("1.10")),
+        (
+            uuid.UUID,
+            b"12345678-1234-4234-8234-123456789012",
+            uuid.UUID("12345678-1234-4234-8234-123456789012"),
+        ),
+        (Currency, b"EUR", Currency.EURO),
+        (dt.date, b"2024-01-02", dt.date(2024, 1, 2)),
+    ],
+)
+def test_values_in_plain_text(type_, text, value):
+    """Under text/plain a single value is read from its spelling."""
+    assert read(type_, text, "text/plain") == value
+
+
+def test_anything_is_written_as_text():
+    """Under text/plain what is sent becomes text."""
+    assert write(5, "text/plain").payload == b"5"
+
+
+def test_precedence_of_content_types():
+    """The message's header wins over the binding's content type, which wins over JSON."""
+    assert write({"a": 1}).headers.content_type == "application/json"
+    assert write(5, default="text/plain").headers.content_type == "text/plain"
+    assert write([1], "application/json", default="text/plain").payload == b"[1]"
+    assert read(int, b"5", default="text/plain") == 5
+    with pytest.raises(MessageConversionError):
+        read(int, b" x", "application/json", default="text/plain")
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "path", "reason"),
+    [
+        (
+            Order,
+            b'{"items":[{"price":1},{"price":2},{"price":"x"}]}',
+            "$.items[2].price",
+            "Expected `float`, got `str`",
+        ),
+        (Order, b'{"items":[{}]}', "$.items[0]", "missing required field `price`"),
+        (Model, b'{"number":1,"items":[{"price":"x"}]}', "$.items[0].price", "valid number"),
+        (Struct, b'{"n":', None, "truncated"),
+        (Model, b'{"n":', None, "Invalid JSON"),
+    ],
+)
+def test_what_is_wrong_with_a_payload(type_, data, path, reason):
+    """A wrong payload names the field's path, the content type and the type asked for, and keeps the message."""
+    with pytest.raises(MessageConversionError, match=reason) as caught:
+        read(type_, data)
+    error = caught.value
+    assert error.path == path
+    assert path is None or f"at {path}" in str(error)
+    assert (error.content_type, error.target_type) == ("application/json", type_)
+    assert error.failed_message.payload == data
+
+
+def test_text_in_the_wrong_charset():
+    """Bytes that are no text of the charset are an error that says where."""
+    with pytest.raises(MessageConversionError, match="no utf-8 text: byte 1 is wrong"):
+        read(str, b"a\xff")
+
+
+@pytest.mark.parametrize("type_", [Plain, list[Plain], dict[str, Plain | None], Callable[[], int]])
+def test_an_impossible_annotation_fails_at_once(type_):
+    """An annotation JSON cannot be read as is refused when the reader is made."""
+    with pytest.raises(MessageConversionError, match="neither a dataclass"):
+        CONVERTER.payload_reader(type_)
+
+
+def test_mixing_models_and_structs_is_refused():
+    """pydantic cannot build a msgspec struct; the reader says so when it is made."""
+
+    @dataclasses.dataclass
+    class Mixed:
+        model: Model
+        struct: Struct
+
+    with pytest.raises(MessageConversionError, match="cannot be read as"):
+        CONVERTER.payload_reader(Mixed)
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type", "reason"),
+    [
+        (Plain(), "application/json", "Cannot write Plain as JSON: Plain is neither"),
+        ([Plain()], "application/json", "Cannot write list as JSON"),
+        ("text", "application/octet-stream", "carries bytes, not str"),
+        (Item(1), "application/xml", "No converter writes Item as application/xml"),
+        ("x", "text/plain;charset=klingon", "'klingon', which nobody knows"),
+        ("x", "nonsense", "is no content type"),
+    ],
+)
+def test_what_cannot_be_written(payload, content_type, reason):
+    """A payload that cannot be written so is an error that keeps the message."""
+    with pytest.raises(MessageConversionError, match=reason) as caught:
+        write(payload, content_type)
+    assert caught.value.failed_message.payload is payload
+
+
+def test_nobody_reads_it():
+    """An unknown content type is only an error for types that need a converter."""
+    with pytest.raises(MessageConversionError, match="No converter reads application/xml as Item"):
+        read(Item, b"<x/>", "application/xml")
+    assert read(str, b"<x/>", "application/xml") == "<x/>"
+
+
+def test_payloads_that_never_were_bytes():
+    """What already is of the type asked for passes; text is read as its bytes would be; else it is an error."""
+    assert read(Item, Item(1)) == Item(1)
+    assert read(Item, '{"price":2}') == Item(2)
+    assert read(list[int], bytearray(b"[1]")) == [1]
+    with pytest.raises(MessageConversionError, match="The payload is a Plain, not bytes, text or Item"):
+        read(Item, Plain())
+
+
+class Reversing:
+    """A converter of a user's own, for one content type and one class."""
+
+    def reader(self, type_, mime):
+        return (lambda data: data[::-1]) if mime.essence == "x/reversed" else None
+
+    def writer(self, type_, mime):
+        return (lambda payload: payload[::-1]) if mime.essence == "x/reversed" else None
+
+
+class Broken:
+    def reader(self, type_, mime):
+        return lambda data: 1 / 0
+
+    def writer(self, type_, mime):
+        return lambda payload: 1 / 0
+
+
+def test_a_users_converter_comes_first():
+    """One's own converter is asked before the provided ones, and left alone for what it does not know."""
+    converter = CompositeMessageConverter([Reversing()])
+    message = Message(b"abc", {"contentType": "x/reversed"})
+    assert converter.payload_reader(bytes)(message) == b"cba"
+    assert converter.payload_writer()(message).payload == b"cba"
+    assert converter.payload_reader(int)(Message(b"5")) == 5
+
+
+def test_a_users_converter_may_fail():
+    """Whatever a converter raises is the cause of a conversion error that keeps the message."""
+    converter = CompositeMessageConverter([Broken()])
+    for convert in (converter.payload_reader(int), converter.payload_writer()):
+        with pytest.raises(MessageConversionError, match="division by zero") as caught:
+            convert(Message(b"5"))
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+        assert caught.value.failed_message == Message(b"5")

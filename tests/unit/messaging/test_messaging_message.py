@@ -1,0 +1,150 @@
+"""Messages and their headers."""
+
+import os
+import subprocess
+import sys
+from uuid import UUID
+
+import pytest
+
+from streamkit.clock import SystemClock, current_clock, use_clock
+from streamkit.errors import MessageHandlingError
+from streamkit.messaging import ErrorMessage, Message, MessageHeaders
+
+
+class StoppedClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+def test_id_and_timestamp_are_made_once():
+    """A message's id is a version 4 UUID's text and, like its timestamp, the same at every look."""
+    with use_clock(StoppedClock()):
+        headers = Message("a").headers
+        assert headers.timestamp == headers["timestamp"] == 1_700_000_000_000
+    assert headers.timestamp == 1_700_000_000_000
+    assert UUID(headers.id).version == 4
+    assert headers.id == headers["id"] == headers.get("id")
+
+
+def test_ids_differ():
+    """No two messages share an id."""
+    assert len({Message("a").headers.id for _ in range(1000)}) == 1000
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_ids_differ_after_fork():
+    """A forked child does not repeat its parent's ids."""
+    script = """
+import os
+from streamkit.messaging import Message
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+os.write(1, Message("a").headers.id.encode() + b" ")
+"""
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert len(set(printed.stdout.split())) == 2
+
+
+def test_equality_disregards_identity():
+    """Messages that say the same are equal, whatever their ids."""
+    assert Message("a", {"k": 1}) == Message("a", {"k": 1})
+    assert Message("a", {"k": 1}) != Message("a", {"k": 2})
+    assert Message("a") != Message("b")
+    assert Message("a") != "a"
+    assert len({Message("a"), Message("a")}) == 1
+
+
+def test_a_message_never_changes():
+    """Neither its parts nor its headers can be replaced."""
+    message = Message("a", {"k": 1})
+    with pytest.raises(AttributeError):
+        message.payload = "b"
+    with pytest.raises(TypeError):
+        message.headers["k"] = 2
+
+
+def test_the_given_mapping_is_copied():
+    """Changing the dictionary afterwards does not change the message."""
+    given = {"k": 1}
+    message = Message("a", given)
+    given["k"] = 2
+    assert message.headers["k"] == 1
+
+
+def test_deriving_makes_a_new_message():
+    """A derived message keeps the other headers and has its own id."""
+    message = Message.create("a", {"k": 1}, n=2)
+    derived = message.with_header("k", 3).with_payload("b")
+    assert derived == Message("b", {"k": 3, "n": 2})
+    assert derived.headers.id != message.headers.id
+    assert message == Message("a", {"k": 1, "n": 2})
+
+
+def test_none_removes_a_header():
+    """Setting a header to None and `without_header` both take it away."""
+    message = Message("a", {"k": 1})
+    assert message.with_header("k", None) == message.without_header("k") == Message("a")
+
+
+@pytest.mark.parametrize("name", ["id", "timestamp"])
+def test_identity_is_read_only(name):
+    """Nobody sets a message's id or timestamp."""
+    with pytest.raises(ValueError, match=f"header {name} is read-only"):
+        Message("a").with_header(name, "x")
+
+
+def test_headers_are_a_complete_mapping():
+    """Iteration, length and membership include the two headers that are made on demand."""
+    headers = Message("a", {"k": 1}).headers
+    assert "id" in headers
+    assert set(headers) == {"k", "id", "timestamp"}
+    assert len(headers) == 3
+    assert headers == MessageHeaders({"k": 1})
+    assert headers == dict(headers)
+    with pytest.raises(KeyError):
+        headers["missing"]
+
+
+def test_typed_header():
+    """A header of the wrong type is named with what it is."""
+    headers = MessageHeaders({"n": "3"})
+    assert headers.typed("n", str) == "3"
+    assert headers.typed("missing", int) is None
+    with pytest.raises(TypeError, match="header 'n' is the str '3', not of type int"):
+        headers.typed("n", int)
+
+
+def test_content_type_keeps_identity():
+    """Setting the content type on the way out does not make another message."""
+    headers = Message("a").headers
+    sent = headers.with_content_type("text/plain")
+    assert (sent.id, sent.timestamp, sent.content_type) == (headers.id, headers.timestamp, "text/plain")
+    assert sent.with_content_type("text/plain") is sent
+
+
+def test_annotating_keeps_identity():
+    """A header added by the framework does not make another message."""
+    headers = Message("a").headers
+    identity = headers.id
+    assert headers.annotated("deliveryAttempt", 2).id == identity
+
+
+def test_error_message_finds_the_original():
+    """An error message knows the message it is about, through its exception if need be."""
+    failed = Message("a")
+    error = MessageHandlingError("no", failed)
+    assert ErrorMessage(error).original_message is failed
+    assert ErrorMessage(ValueError("x")).original_message is None
+    assert ErrorMessage(ValueError("x"), original_message=failed).original_message is failed
+
+
+def test_repr_shows_payload_and_headers():
+    """The repr is what one would write to make the message."""
+    assert repr(Message("a", {"k": 1})) == "Message('a', {'k': 1})"
+
+
+def test_the_machines_clock_is_the_default():
+    """Outside `use_clock` messages are stamped by the machine's clock."""
+    assert isinstance(current_clock(), SystemClock)

@@ -1,0 +1,51 @@
+"""Content types."""
+
+import pytest
+
+from streamkit.messaging.mime import MimeType
+
+
+@pytest.mark.parametrize(
+    ("text", "essence", "parameters"),
+    [
+        ("application/json", "application/json", {}),
+        (" Text/Plain ; charset=GBK ", "text/plain", {"charset": "GBK"}),
+        ('a/b;x="c;\\"d";y=1', "a/b", {"x": 'c;"d', "y": "1"}),
+        ("*/*", "*/*", {}),
+    ],
+)
+def test_parsing(text, essence, parameters):
+    """Type, subtype and parameters are found, quoted or not, and survive being written again."""
+    mime = MimeType.parse(text)
+    assert (mime.essence, mime.parameters) == (essence, parameters)
+    assert MimeType.parse(str(mime)) == mime
+
+
+@pytest.mark.parametrize("text", ["", "json", "a/b;c", "a/b/c", "a/b; =x"])
+def test_what_is_no_content_type(text):
+    """A text that is none is an error that shows one that is."""
+    with pytest.raises(ValueError, match="is no content type"):
+        MimeType.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "expected"),
+    [
+        ("*/*", "a/b", True),
+        ("a/*", "a/b", True),
+        ("application/*+json", "application/vnd.x+json", True),
+        ("application/*+json", "application/json", False),
+        ("a/b", "a/c", False),
+        ("x/*", "a/b", False),
+    ],
+)
+def test_wildcards(wide, narrow, expected):
+    """A wildcard includes what falls under it."""
+    assert MimeType.parse(wide).includes(MimeType.parse(narrow)) is expected
+
+
+def test_json_and_text_are_recognised():
+    """`+json` is JSON, `text/…` is text, and UTF-8 is what nobody says."""
+    assert MimeType.parse("application/vnd.order+json").is_json
+    assert MimeType.parse("text/csv").is_text
+    assert MimeType.parse("text/csv").charset == "utf-8"
