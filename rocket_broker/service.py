@@ -68,8 +68,7 @@ async def _start_name_server(
             raise
         hint = f"If that is a name server, register with it: streamkit broker -n {e.address}"
         raise StartError(e.address, f"{e.address} is in use by another process. {hint}") from e
-    click.echo(f"The Name Server boot success. serializeType={SERIALIZE_TYPE}")
-    _log.info("name server listens on %s", server.address)
+    click.echo(f"The Name Server boot success. serializeType={SERIALIZE_TYPE}, address {server.address}")
 
 
 async def _start_broker(settings: BrokerSettings, running: AsyncExitStack) -> None:

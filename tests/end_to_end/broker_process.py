@@ -1,0 +1,112 @@
+"""``streamkit broker`` and ``streamkit namesrv`` as processes of their own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+
+_BROKER = re.compile(r"The broker\[(?P<name>[^,]+), (?P<address>[^\]]+)\] boot success")
+_NAME_SERVER = re.compile(r"The Name Server boot success.*address (?P<address>\S+)")
+
+
+class ServerProcess:
+    """One process; its output is read to its end by threads, so it is never held up by a full pipe.
+
+    Attributes:
+        command: ``broker`` or ``namesrv``.
+        output: What it wrote to standard output, line by line.
+        log: What it wrote to standard error.
+    """
+
+    def __init__(self, command: str, *arguments: str, cwd: Path) -> None:
+        self.command = command
+        self.output: list[str] = []
+        self.log: list[str] = []
+        environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from rocket_broker.cli import {command}; {command}()", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env=environment | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        )
+        self._changed = threading.Condition()
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream, lines), daemon=True)
+            for stream, lines in ((self._process.stdout, self.output), (self._process.stderr, self.log))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def address(self) -> str:
+        """Wait until it serves and return where."""
+        pattern = _BROKER if self.command == "broker" else _NAME_SERVER
+        with self._changed:
+            self._changed.wait_for(lambda: self._match(pattern) or not self._is_reading(), START_SECONDS)
+        match = self._match(pattern)
+        assert match is not None, f"{self.command} did not start:\n" + "".join(self.output + self.log)
+        return match["address"]
+
+    def wait_for_log(self, text: str, times: int = 1) -> None:
+        """Wait until so many lines of the log have the text."""
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: sum(text in line for line in self.log) >= times, START_SECONDS
+            ), "".join(self.log)
+
+    def signal(self, number: signal.Signals) -> int:
+        """Send the signal, wait for the end and return the exit code."""
+        self._process.send_signal(number)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait for the end and return the exit code; everything it wrote is in `output` and `log` then."""
+        code = self._process.wait(STOP_SECONDS)
+        for reader in self._readers:
+            reader.join()
+        for stream in (self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+        return code
+
+    def end(self) -> None:
+        """Kill it if it still runs."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self.wait()
+
+    def _is_reading(self) -> bool:
+        return any(reader.is_alive() for reader in self._readers)
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        return next((match for line in self.output if (match := pattern.search(line))), None)
+
+    def _read(self, stream: "Iterator[str] | None", lines: list[str]) -> None:
+        assert stream is not None
+        for line in stream:
+            with self._changed:
+                lines.append(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+
+@contextmanager
+def running(command: str, *arguments: str, cwd: Path) -> Iterator[ServerProcess]:
+    """Start a process; at the end it is killed if it still runs."""
+    process = ServerProcess(command, *arguments, cwd=cwd)
+    try:
+        yield process
+    finally:
+        process.end()

@@ -1,0 +1,224 @@
+"""The broker as a process: started, stopped, killed, started again."""
+
+import asyncio
+import json
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from rocket_remoting import TcpTransport
+from rocket_remoting.bodies import TopicRouteData
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.errors import RemotingError
+from rocket_remoting.headers import GetRouteInfoRequestHeader
+from tests.end_to_end.broker_process import ServerProcess, running
+from tests.end_to_end.raw_client import RawClient
+
+T = TypeVar("T")
+
+
+def with_client(address: str, scene: Callable[[RawClient], Coroutine[Any, Any, T]]) -> T:
+    """Run a scene with a connection to the address."""
+
+    async def main() -> T:
+        client = await RawClient.connect(TcpTransport(), address)
+        try:
+            return await scene(client)
+        finally:
+            await client.connection.close()
+
+    return asyncio.run(main())
+
+
+def store_with(tmp_path: Path, **settings: str) -> tuple[str, ...]:
+    """Arguments for a broker on a free port with its store and settings in the directory."""
+    config = tmp_path / "broker.conf"
+    lines = {
+        "brokerName": "broker-a",
+        "storePathRootDir": str(tmp_path / "store"),
+        "listenPort": "0",
+    } | settings
+    config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return "-c", str(config)
+
+
+async def send_three(client: RawClient) -> None:
+    for body in (b"one", b"two", b"three"):
+        await client.send("orders", body)
+    await client.heartbeat(consumers={"g": {"orders": "*"}})
+    assert (await client.commit(2)).code == ResponseCode.SUCCESS
+
+
+async def read_back(client: RawClient) -> tuple[list[bytes], int | None]:
+    bodies = [bytes(message.body) for message in await client.messages("orders")]
+    return bodies, await client.committed()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_broker_has_written_everything_down(tmp_path: Path, number: signal.Signals) -> None:
+    """It ends with code 0, and starts again with its topics, messages and offsets."""
+    arguments = store_with(tmp_path)
+    with running("broker", *arguments, cwd=tmp_path) as broker:
+        with_client(broker.address(), send_three)
+        assert broker.signal(number) == 0
+        assert broker.output[-1] == "Stopped.\n"
+    with running("broker", *arguments, cwd=tmp_path) as broker:
+        assert with_client(broker.address(), read_back) == ([b"one", b"two", b"three"], 2)
+        assert "the broker before was stopped in order" in "".join(broker.log)
+
+
+def test_a_killed_broker_has_all_it_acknowledged(tmp_path: Path) -> None:
+    """kill -9 in the middle of sending: each message whose sender was answered is there, once and whole."""
+    arguments = store_with(tmp_path, mappedFileSizeCommitLog="1048576")
+    acknowledged: list[int] = []
+
+    async def send_until_killed(client: RawClient, broker: ServerProcess) -> None:
+        async def send(number: int) -> None:
+            body = b"%d:" % number + b"x" * (number % 3000)
+            await client.send("orders", body)
+            acknowledged.append(number)
+
+        for start in range(0, 100_000, 50):
+            if len(acknowledged) >= 1_000:
+                await asyncio.to_thread(broker.signal, signal.SIGKILL)
+            answers = await asyncio.gather(*map(send, range(start, start + 50)), return_exceptions=True)
+            if any(isinstance(answer, RemotingError) for answer in answers):
+                return
+
+    with running("broker", *arguments, cwd=tmp_path) as broker:
+        address = broker.address()
+        with_client(address, lambda client: send_until_killed(client, broker))
+    assert len(acknowledged) >= 1_000
+
+    async def read_all(client: RawClient) -> list[bytes]:
+        bodies: list[bytes] = []
+        while messages := await client.messages("orders", offset=len(bodies)):
+            bodies += [bytes(message.body) for message in messages]
+        return bodies
+
+    with running("broker", *arguments, cwd=tmp_path) as broker:
+        bodies = with_client(broker.address(), read_all)
+        assert "the broker before was killed" in "".join(broker.log)
+    numbers = [int(body.partition(b":")[0]) for body in bodies]
+    assert set(acknowledged) <= set(numbers)
+    assert len(numbers) == len(set(numbers))
+    assert all(
+        len(body.partition(b":")[2]) == number % 3000 for body, number in zip(bodies, numbers, strict=True)
+    )
+
+
+def test_a_killed_broker_has_its_offsets_of_an_interval_ago(tmp_path: Path) -> None:
+    """consumerOffset.json is written every interval; topics and groups with every change."""
+    arguments = store_with(tmp_path, flushConsumerOffsetInterval="20")
+    stored = tmp_path / "store" / "config" / "consumerOffset.json"
+
+    async def commit_and_wait(client: RawClient) -> None:
+        await send_three(client)
+        async with asyncio.timeout(10):
+            while not stored.exists():
+                await client.commit(2)
+
+    with running("broker", *arguments, cwd=tmp_path) as broker:
+        with_client(broker.address(), commit_and_wait)
+        broker.signal(signal.SIGKILL)
+    with running("broker", *arguments, cwd=tmp_path) as broker:
+        assert with_client(broker.address(), read_back) == ([b"one", b"two", b"three"], 2)
+
+
+def test_a_broker_and_its_name_server_find_each_other(tmp_path: Path) -> None:
+    """Routes name the broker; it goes on without the name server and is known again to the next one (B8)."""
+
+    async def route(client: RawClient) -> str:
+        header = GetRouteInfoRequestHeader(topic="orders")
+        data = await client.fetch(RequestCode.GET_ROUTEINFO_BY_TOPIC, TopicRouteData, header)
+        return data.broker_datas[0].broker_addrs[0]
+
+    with running("namesrv", "-p", "0", cwd=tmp_path) as first:
+        routes = first.address()
+        with running("broker", *store_with(tmp_path), "-n", routes, cwd=tmp_path) as broker:
+            address = broker.address()
+            with_client(address, send_three)
+            assert with_client(routes, route) == address
+            first.signal(signal.SIGKILL)
+            broker.wait_for_log("not registered with name server")
+            assert with_client(address, read_back) == ([b"one", b"two", b"three"], 2)
+            with running("namesrv", "-p", routes.rpartition(":")[2], cwd=tmp_path) as second:
+                second.address()
+                broker.wait_for_log(": registered with name server", times=2)
+                assert with_client(routes, route) == address
+            assert broker.signal(signal.SIGTERM) == 0
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_a_port_in_use_is_one_clear_sentence(tmp_path: Path, command: str) -> None:
+    """The address, the setting, exit code 1, no traceback."""
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        arguments = store_with(tmp_path) if command == "broker" else ()
+        with running(command, *arguments, "-p", str(port), cwd=tmp_path) as process:
+            assert process.wait() == 1
+    assert f"Error: 127.0.0.1:{port} is in use by another process" in "".join(process.log)
+    assert "Traceback" not in "".join(process.log)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("listenPrt=1", "broker.conf:4: listenPrt=1: unknown key; did you mean listenPort?"),
+        ("brokerPermission=9", "broker.conf:4: brokerPermission=9: expected 6"),
+        ("aclEnable=true", "broker.conf:4: aclEnable=true: access control is not built in"),
+    ],
+)
+def test_a_wrong_settings_file_is_one_clear_sentence(tmp_path: Path, line: str, message: str) -> None:
+    """File, line, key, value and what was expected; nothing is started."""
+    key, _, value = line.partition("=")
+    with running("broker", *store_with(tmp_path, **{key: value}), cwd=tmp_path) as process:
+        assert process.wait() == 1
+    assert message in "".join(process.log)
+    assert not (tmp_path / "store").exists()
+
+
+def test_two_brokers_cannot_share_a_store(tmp_path: Path) -> None:
+    """The second one says which directory is in use and ends."""
+    arguments = store_with(tmp_path)
+    with running("broker", *arguments, cwd=tmp_path) as first:
+        first.address()
+        with running("broker", *arguments, cwd=tmp_path) as second:
+            assert second.wait() == 1
+        assert "another broker has this store open" in "".join(second.log)
+        assert first.signal(signal.SIGTERM) == 0
+
+
+def test_the_effective_settings_are_shown_with_their_origins(tmp_path: Path) -> None:
+    """Each honoured key with its value and where it came from; nothing is started."""
+    arguments = store_with(tmp_path, brokerPermission="4")
+    with running("broker", *arguments, "-p", "0", "-m", "--json", cwd=tmp_path) as process:
+        assert process.wait() == 0
+    rows = {row["key"]: (row["value"], row["origin"]) for row in json.loads("".join(process.output))}
+    assert rows["brokerPermission"] == ("4", f"{tmp_path}/broker.conf:4")
+    assert rows["listenPort"] == ("0", "option -p")
+    assert rows["brokerClusterName"] == ("DefaultCluster", "default")
+
+
+def test_alone_it_brings_its_name_server_and_keeps_its_store_here(tmp_path: Path) -> None:
+    """Without -c and -n: 9876 and 10911 on loopback, the store in ./.streamkit, Apache's lines on the terminal."""
+    for port in (9876, 10911):
+        with closing(socket.socket()) as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                pytest.skip(f"port {port} is in use on this machine")
+    with running("broker", cwd=tmp_path) as broker:
+        assert broker.address() == "127.0.0.1:10911"
+        assert broker.output[0].startswith("The Name Server boot success. serializeType=JSON")
+        assert broker.output[1].startswith(
+            "The broker[broker-a, 127.0.0.1:10911] boot success. serializeType=JSON and name server is 127.0.0.1:9876"
+        )
+        with_client("127.0.0.1:10911", send_three)
+        assert broker.signal(signal.SIGTERM) == 0
+    assert (tmp_path / ".streamkit" / "commitlog").is_dir()
