@@ -58,6 +58,9 @@ def namesrv(*, config: Path | None, port: int | None, print_config: bool, as_jso
 @_config
 @click.option("-n", "--namesrv", "name_servers", help="Name servers to register with: host:port;host:port")
 @click.option("-p", "--port", type=int, help="Port to listen on, 10911 by default; 0 takes a free one.")
+@click.option(
+    "--name-server-port", type=int, help="Without -c and -n: port of the name server, 9876 by default."
+)
 @click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.")
 @_print_config
 @_as_json
@@ -66,6 +69,7 @@ def broker(
     config: Path | None,
     name_servers: str | None,
     port: int | None,
+    name_server_port: int | None,
     store: Path | None,
     print_config: bool,
     as_json: bool,
@@ -77,7 +81,12 @@ def broker(
     """
     with _clear_errors():
         alone = config is None and name_servers is None and NAMESRV_ADDR not in os.environ
-        entries = _broker_defaults(alone) if config is None else []
+        if name_server_port is not None and not alone:
+            raise click.UsageError(
+                "--name-server-port is for a broker that starts its own name server: without -c and -n"
+            )
+        beside = NAME_SERVER_PORT if name_server_port is None else name_server_port
+        entries = _broker_defaults(alone, beside) if config is None else []
         if NAMESRV_ADDR in os.environ:
             origin = f"environment variable {NAMESRV_ADDR}"
             entries.append(Entry("namesrvAddr", os.environ[NAMESRV_ADDR], origin))
@@ -97,19 +106,22 @@ def broker(
         else:
             from rocket_broker.service import run
 
-            run(_name_server_beside(settings) if alone else None, settings)
+            run(_name_server_beside(settings, beside) if alone else None, settings)
 
 
-def _broker_defaults(alone: bool) -> list[Entry]:
+def _broker_defaults(alone: bool, name_server_port: int) -> list[Entry]:
     """Return what holds without a settings file: sizes for a developer's machine, a store in this directory."""
     keys = SMALL_STORE | {"storePathRootDir": str(DEFAULT_STORE)}
     if alone:
-        keys["namesrvAddr"] = f"{LOOPBACK}:{NAME_SERVER_PORT}"
+        keys["namesrvAddr"] = f"{LOOPBACK}:{name_server_port}"
     return entries_of(keys, "streamkit broker without -c")
 
 
-def _name_server_beside(broker_settings: BrokerSettings) -> NameServerSettings:
-    keys = {"kvConfigPath": str(broker_settings.store_path_root_dir / "namesrv" / "kvConfig.json")}
+def _name_server_beside(broker_settings: BrokerSettings, port: int) -> NameServerSettings:
+    keys = {
+        "listenPort": str(port),
+        "kvConfigPath": str(broker_settings.store_path_root_dir / "namesrv" / "kvConfig.json"),
+    }
     return NameServerSettings.from_entries(entries_of(keys, "streamkit broker without -c"))
 
 
