@@ -320,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End: fail what waits for answers, tell who asked to be told."""
         if exc is not None and not self.is_closed:
-            self._reason = str(exc) or type(exc).__name__
+            self._reason = getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
         elif not self.is_closed and self._reason == "connection closed":
             self._reason = "closed by the peer"
         self.is_closed = True

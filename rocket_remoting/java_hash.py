@@ -15,14 +15,14 @@ _CHUNK_POWER = pow(31, _CHUNK, 1 << 32)
 
 def java_hash(text: str) -> int:
     """The value Java's ``text.hashCode()`` has, from -2**31 to 2**31 - 1."""
-    units: Sequence[int]
-    if text.isascii():
-        units = text.encode("ascii")
-    else:
-        units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
+    units: Sequence[int] = text.encode("ascii") if text.isascii() else _utf16(text)
     head = len(units) % _CHUNK
     value: int = sum(map(mul, units[:head], _POWERS[_CHUNK - head :]))
     for start in range(head, len(units), _CHUNK):
         value = (value * _CHUNK_POWER + sum(map(mul, units[start : start + _CHUNK], _POWERS))) & 0xFFFFFFFF
     value &= 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+def _utf16(text: str) -> Sequence[int]:
+    return memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")

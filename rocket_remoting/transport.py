@@ -69,6 +69,8 @@ class Server:
         port: The port, never 0.
     """
 
+    CLOSE_PATIENCE = 1.0  # seconds that peers have at the end to read what was written for them
+
     def __init__(
         self,
         handler: Handler,
@@ -106,7 +108,7 @@ class Server:
         if connections:
             closed = asyncio.gather(*(connection.close() for connection in connections))
             try:
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(self.CLOSE_PATIENCE):
                     await closed
             except TimeoutError:  # a peer that does not read: what is unwritten is dropped
                 for connection in connections:

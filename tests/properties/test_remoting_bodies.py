@@ -1,0 +1,56 @@
+"""JSON of fastjson's kind: what is written can be read, and anything else is refused."""
+
+import string
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocket_remoting import fastjson
+from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, TopicStatsTable, decode_body, encode_body
+from rocket_remoting.bodies.administration import TopicOffset
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.message import MessageQueue
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+number = st.integers(-(2**63), 2**63 - 1)
+queues = st.builds(MessageQueue, text, text, st.integers(0, 2**31 - 1))
+scalars = st.booleans() | number | text
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(text | number | queues, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(values)
+def test_values_come_back(value: object) -> None:
+    """Any nesting of lists and maps, keyed by texts, numbers or queues, survives."""
+    assert fastjson.loads(fastjson.dumps(value)) == value
+
+
+@given(st.dictionaries(text, st.dictionaries(st.integers(0, 1000), number)), st.booleans())
+def test_offsets_come_back(table: dict[str, dict[int, int]], standard: bool) -> None:
+    """A body keyed by numbers is read in both forms."""
+    body = ConsumerOffsetSerializeWrapper(offset_table=table)
+    assert decode_body(encode_body(body, standard_json=standard), ConsumerOffsetSerializeWrapper) == body
+
+
+@given(st.dictionaries(queues, st.builds(TopicOffset, min_offset=number, max_offset=number)))
+def test_tables_by_queue_come_back(table: dict[MessageQueue, TopicOffset]) -> None:
+    """A body keyed by queues survives."""
+    body = TopicStatsTable(offset_table=table)
+    assert decode_body(encode_body(body), TopicStatsTable) == body
+
+
+@given(st.text('{}[],:"\\ 01aen.-' + string.ascii_letters, max_size=60) | st.binary(max_size=60))
+def test_garbage_is_a_protocol_error(data: str | bytes) -> None:
+    """Any text, however like JSON, is read or refused, and does nothing worse."""
+    raw = data.encode() if isinstance(data, str) else data
+    try:
+        fastjson.loads(raw)
+    except RemoteProtocolError:
+        pass
+    try:
+        decode_body(raw, TopicStatsTable)
+    except RemoteProtocolError:
+        pass

@@ -1,0 +1,14 @@
+"""Both transports, for tests that must hold on either."""
+
+import pytest
+
+from rocket_remoting.memory import MemoryTransport
+from rocket_remoting.tcp import TcpTransport
+from rocket_remoting.transport import Transport
+
+
+@pytest.fixture(params=[TcpTransport, MemoryTransport], ids=["tcp", "memory"])
+def transport(request: pytest.FixtureRequest) -> Transport:
+    """A transport of each kind."""
+    made: Transport = request.param()
+    return made

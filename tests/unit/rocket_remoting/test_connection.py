@@ -1,0 +1,455 @@
+"""Connections: what holds at both ends, over sockets and in memory."""
+
+import asyncio
+import logging
+
+import pytest
+
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.errors import (
+    ConnectError,
+    ConnectionLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+    TooManyRequests,
+)
+from rocket_remoting.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from rocket_remoting.transport import Server, Transport
+
+ASK = GetMaxOffsetRequestHeader(topic="orders", queue_id=3)
+
+
+def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Answers with the request's body."""
+    return RemotingCommand.response(request, body=request.body)
+
+
+def silent(connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+    """Answers heartbeats only."""
+    return RemotingCommand.response(request) if request.code == RequestCode.HEART_BEAT else None
+
+
+async def peer_of(connection: Connection, server: Server) -> Connection:
+    """The server's end of the only connection, when it stands."""
+    await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+    (peer,) = server.connections
+    return peer
+
+
+def test_answer_comes_back(transport: Transport) -> None:
+    """A request is answered by the server's handler, fields and body included."""
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        header = request.header(GetMaxOffsetRequestHeader)
+        return RemotingCommand.response(
+            request, header=GetMaxOffsetResponseHeader(offset=header.queue_id), body=b"b"
+        )
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address)
+        answer = await connection.invoke(RequestCode.GET_MAX_OFFSET, ASK, timeout=3)
+        assert (answer.code, answer.header(GetMaxOffsetResponseHeader).offset, answer.body) == (0, 3, b"b")
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_many_requests_are_told_apart(transport: Transport) -> None:
+    """Answers find their requests, in whatever order they come."""
+    held: list[RemotingCommand] = []
+
+    def handle(connection: Connection, request: RemotingCommand) -> None:
+        held.append(request)
+        if len(held) == 500:
+            for one in reversed(held):
+                connection.respond(RemotingCommand.response(one, body=one.body))
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address)
+        bodies = [str(number).encode() for number in range(500)]
+        asked = [connection.invoke(RequestCode.SEND_MESSAGE_V2, body=body, timeout=3) for body in bodies]
+        assert [answer.body for answer in await asyncio.gather(*asked)] == bodies
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_large_bodies_pass(transport: Transport) -> None:
+    """Frames far beyond the receive buffer pass whole in both directions."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo)
+        connection = await transport.connect(server.address)
+        body = bytes(range(256)) * 20_000
+        assert (await connection.invoke(RequestCode.SEND_MESSAGE_V2, body=body, timeout=5)).body == body
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_requests_flow_both_ways(transport: Transport) -> None:
+    """A server asks its client over the client's own connection, and pushes one-way requests."""
+    pushed: list[int] = []
+
+    def at_client(connection: Connection, request: RemotingCommand) -> RemotingCommand | None:
+        pushed.append(request.code)
+        return RemotingCommand.response(request, body=b"from the client")
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo)
+        connection = await transport.connect(server.address, handler=at_client)
+        peer = await peer_of(connection, server)
+        peer.invoke_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+        answer = await peer.invoke(RequestCode.GET_CONSUMER_RUNNING_INFO, timeout=3)
+        assert answer.body == b"from the client"
+        assert pushed == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, RequestCode.GET_CONSUMER_RUNNING_INFO]
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_oneway_requests_get_no_answer(transport: Transport) -> None:
+    """Whatever the handler returns for a one-way request, nothing is sent back for it."""
+    answers: list[RemotingCommand] = []
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        if request.code == RequestCode.UPDATE_CONSUMER_OFFSET:
+            assert request.is_oneway
+            raise ValueError("nobody is told")
+        return RemotingCommand.response(request)
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address)
+        connection.invoke_oneway(RequestCode.UPDATE_CONSUMER_OFFSET)
+        connection.invoke_oneway(RequestCode.HEART_BEAT)
+        answers.append(await connection.invoke(RequestCode.HEART_BEAT, timeout=3))
+        assert [answer.opaque for answer in answers] == [2]
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("error", "remark", "level"),
+    [
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", logging.ERROR),
+        (RemoteProtocolError("queueId is missing"), "queueId is missing", logging.WARNING),
+    ],
+)
+def test_a_failing_handler_answers_system_error(
+    transport: Transport, caplog: pytest.LogCaptureFixture, error: Exception, remark: str, level: int
+) -> None:
+    """A handler's exception is answered and logged once; the connection goes on."""
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        if request.code == RequestCode.PULL_MESSAGE:
+            raise error
+        return RemotingCommand.response(request)
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address)
+        answer = await connection.invoke(RequestCode.PULL_MESSAGE, timeout=3)
+        assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
+        assert (await connection.invoke(RequestCode.HEART_BEAT, timeout=3)).code == ResponseCode.SUCCESS
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+    (record,) = [record for record in caplog.records if record.name == "rocket_remoting"]
+    assert record.levelno == level
+    assert "PULL_MESSAGE (11) from 127.0.0.1:" in record.getMessage()
+
+
+def test_an_answer_that_cannot_be_encoded_is_an_error(transport: Transport) -> None:
+    """A handler that answers with what the protocol cannot carry fails like any other."""
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return RemotingCommand.response(request, ext_fields={"a": "x" * 2**24})
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, handle)
+        connection = await transport.connect(server.address)
+        answer = await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        assert (answer.code, "16777215" in str(answer.remark)) == (ResponseCode.SYSTEM_ERROR, True)
+        with pytest.raises(LocalProtocolError):
+            await connection.invoke(RequestCode.HEART_BEAT, ext_fields={"a": "x" * 2**24}, timeout=3)
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_client_without_a_handler_refuses(transport: Transport) -> None:
+    """A request to an end that serves nothing is answered with code 3."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo)
+        connection = await transport.connect(server.address)
+        peer = await peer_of(connection, server)
+        answer = await peer.invoke(RequestCode.CHECK_TRANSACTION_STATE, timeout=3)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_silent_peer_times_out(transport: Transport) -> None:
+    """An answer that does not come fails its request alone, with what was asked of whom."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, silent)
+        connection = await transport.connect(server.address)
+        patient = connection.invoke_async(RequestCode.PULL_MESSAGE, timeout=30)
+        with pytest.raises(RequestTimeout, match="PULL_MESSAGE") as raised:
+            await connection.invoke(RequestCode.PULL_MESSAGE, timeout=0.02)
+        assert (raised.value.address, raised.value.timeout) == (server.address, 0.02)
+        assert not patient.done()
+        await server.close()
+        with pytest.raises(ConnectionLost):
+            await patient
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_too_many_requests_are_refused(transport: Transport) -> None:
+    """A connection takes only so many unanswered requests, and takes more when some are answered."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo)
+        connection = await transport.connect(server.address, limits=Limits(max_pending_requests=2))
+        first = [connection.invoke_async(RequestCode.HEART_BEAT, timeout=3) for _ in range(2)]
+        with pytest.raises(TooManyRequests, match="2 requests to"):
+            await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await asyncio.gather(*first)
+        await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_request_leaves_the_rest_alone(transport: Transport) -> None:
+    """A caller that gives up does not disturb others; its late answer is dropped."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo)
+        connection = await transport.connect(server.address)
+        given_up = asyncio.ensure_future(connection.invoke(RequestCode.HEART_BEAT, timeout=3))
+        await asyncio.sleep(0)
+        given_up.cancel()
+        answer = await connection.invoke(RequestCode.HEART_BEAT, body=b"mine", timeout=3)
+        assert answer.body == b"mine"
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_closing_fails_what_waits(transport: Transport) -> None:
+    """Unanswered requests fail when their connection ends, and nothing can be sent on it any more."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, silent)
+        connection = await transport.connect(server.address)
+        await peer_of(connection, server)
+        waiting = connection.invoke_async(RequestCode.PULL_MESSAGE, timeout=30)
+        await server.close()
+        with pytest.raises(ConnectionLost, match=f"connection to {server.address} lost: .* peer"):
+            await waiting
+        assert connection.is_closed
+        for send in (connection.invoke_async, connection.invoke_oneway):
+            with pytest.raises(ConnectionLost):
+                send(RequestCode.HEART_BEAT, **({"timeout": 3} if send == connection.invoke_async else {}))
+        connection.respond(RemotingCommand.response(RemotingCommand.request(RequestCode.HEART_BEAT)))
+        await connection.close()
+        await connection.drain()
+
+    asyncio.run(main())
+
+
+def test_what_was_sent_before_closing_arrives(transport: Transport) -> None:
+    """Closing writes what was sent in the same turn."""
+    arrived: list[bytes | memoryview] = []
+
+    def handle(connection: Connection, request: RemotingCommand) -> None:
+        arrived.append(request.body)
+
+    async def main() -> None:
+        gone = asyncio.Event()
+        server = await transport.serve("127.0.0.1", 0, handle, on_close=lambda _: gone.set())
+        connection = await transport.connect(server.address)
+        connection.invoke_oneway(RequestCode.UPDATE_CONSUMER_OFFSET, body=b"last words")
+        await connection.close()
+        await gone.wait()
+        assert arrived == [b"last words"]
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_close_callbacks_run_once_at_both_ends(transport: Transport) -> None:
+    """Whoever wants to know of a connection's end is told, even when it is over already."""
+    told: list[str] = []
+
+    async def main() -> None:
+        server = await transport.serve(
+            "127.0.0.1",
+            0,
+            echo,
+            on_connect=lambda connection: told.append("made"),
+            on_close=lambda connection: told.append("lost"),
+        )
+        connection = await transport.connect(server.address)
+        connection.add_close_callback(lambda _: told.append("client"))
+        await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await server.close()
+        await connection.close()
+        connection.add_close_callback(lambda _: told.append("late"))
+        assert sorted(told) == ["client", "late", "lost", "made"]
+
+    asyncio.run(main())
+
+
+def test_a_slow_reader_is_not_read_from(transport: Transport) -> None:
+    """Requests of a peer that does not read its answers wait; they are answered when it reads again."""
+    handled = 0
+    answer = bytes(100_000)
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        nonlocal handled
+        handled += 1
+        return RemotingCommand.response(request, body=answer)
+
+    async def main() -> None:
+        limits = Limits(max_pending_bytes=200_000)
+        server = await transport.serve("127.0.0.1", 0, handle, limits=limits)
+        connection = await transport.connect(server.address)
+        pipe = connection._transport
+        assert pipe is not None
+        pipe.pause_reading()
+        asked = [connection.invoke_async(RequestCode.PULL_MESSAGE, timeout=30) for _ in range(1000)]
+        for _ in range(200):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.02)
+        assert 0 < handled < 500
+        pipe.resume_reading()
+        assert {len(got.body) for got in await asyncio.gather(*asked)} == {100_000}
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_drain_waits_for_the_peer(transport: Transport) -> None:
+    """A sender that drains is held while too much waits to be written, and let go when the peer has read."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, silent)
+        connection = await transport.connect(server.address, limits=Limits(max_pending_bytes=100_000))
+        await connection.drain()
+        peer = await peer_of(connection, server)
+        assert peer._transport is not None
+        peer._transport.pause_reading()
+        for _ in range(200):
+            connection.invoke_oneway(RequestCode.SEND_MESSAGE_V2, body=bytes(100_000))
+        await asyncio.sleep(0)
+        draining = asyncio.ensure_future(connection.drain())
+        await asyncio.sleep(0.01)
+        assert not draining.done()
+        peer._transport.resume_reading()
+        await asyncio.wait_for(draining, 5)
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_drain_ends_with_its_connection(transport: Transport) -> None:
+    """Nobody waits for a connection that is gone."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, silent)
+        connection = await transport.connect(server.address, limits=Limits(max_pending_bytes=100_000))
+        peer = await peer_of(connection, server)
+        assert peer._transport is not None
+        peer._transport.pause_reading()
+        for _ in range(200):
+            connection.invoke_oneway(RequestCode.SEND_MESSAGE_V2, body=bytes(100_000))
+        await asyncio.sleep(0)
+        draining = asyncio.ensure_future(connection.drain())
+        await asyncio.sleep(0)
+        connection.abort("enough")
+        await asyncio.wait_for(draining, 5)
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_connections_beyond_the_limit_are_closed(
+    transport: Transport, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server keeps only so many connections; the next one is closed and logged, the others go on."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo, limits=Limits(max_connections=1))
+        kept = await transport.connect(server.address)
+        await kept.invoke(RequestCode.HEART_BEAT, timeout=3)
+        refused = await transport.connect(server.address)
+        with pytest.raises(ConnectionLost):
+            await refused.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await kept.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await server.close()
+        await kept.close()
+        await refused.close()
+
+    asyncio.run(main())
+    assert "refusing the connection of 127.0.0.1:" in caplog.text
+
+
+def test_nobody_there(transport: Transport) -> None:
+    """An address where nobody listens is a connect error that names it; so is a server that has closed."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo)
+        await server.close()
+        with pytest.raises(ConnectError) as raised:
+            await transport.connect(server.address)
+        assert raised.value.address == server.address
+        for text in ("", "host", ":1", "host:", "host:port", "host:70000", "host:-1"):
+            with pytest.raises(ConnectError, match="host:port"):
+                await transport.connect(text)
+
+    asyncio.run(main())
+
+
+def test_addresses(transport: Transport) -> None:
+    """Each end knows both addresses, and the server its port."""
+
+    async def main() -> None:
+        server = await transport.serve("127.0.0.1", 0, echo)
+        connection = await transport.connect(server.address)
+        peer = await peer_of(connection, server)
+        assert server.port > 0
+        assert server.address == f"127.0.0.1:{server.port}" == connection.remote_address == peer.local_address
+        assert peer.remote_address == connection.local_address
+        assert server.address in repr(server)
+        assert server.address in repr(connection)
+        await server.close()
+        await connection.close()
+        assert "closed" in repr(connection)
+
+    asyncio.run(main())

@@ -1,0 +1,103 @@
+"""What only the transport in memory shows: separate networks, virtual time."""
+
+import asyncio
+
+import pytest
+
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.errors import ConnectError, RequestTimeout
+from rocket_remoting.memory import MemoryTransport
+from streamkit.testing.virtual_time import VirtualTime
+
+
+def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Answers with the request's body."""
+    return RemotingCommand.response(request, body=request.body)
+
+
+def silent(connection: Connection, request: RemotingCommand) -> None:
+    """Never answers."""
+
+
+def test_networks_are_separate() -> None:
+    """Ends reach each other only over the same transport object; an address is served once on it."""
+
+    async def main() -> None:
+        one, other = MemoryTransport(), MemoryTransport()
+        server = await one.serve("broker", 10911, echo)
+        assert server.address == "broker:10911"
+        with pytest.raises(ConnectError, match="nobody serves"):
+            await other.connect("broker:10911")
+        with pytest.raises(OSError, match="served already"):
+            await one.serve("broker", 10911, echo)
+        await server.close()
+        again = await one.serve("broker", 10911, echo)
+        await again.close()
+
+    asyncio.run(main())
+
+
+def test_timeouts_follow_virtual_time() -> None:
+    """Requests time out at their own moments, in order, without real time passing."""
+    failed: list[tuple[float, float]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        transport = MemoryTransport()
+        patient = Limits(idle_timeout=None)
+        server = await transport.serve("broker", 10911, silent, limits=patient)
+        connection = await transport.connect(server.address, limits=patient)
+
+        async def ask(after: float, timeout: float) -> None:
+            await asyncio.sleep(after)
+            with pytest.raises(RequestTimeout):
+                await connection.invoke(RequestCode.PULL_MESSAGE, timeout=timeout)
+            failed.append((after + timeout, loop.time()))
+
+        await asyncio.gather(ask(0, 3000), ask(0, 30), ask(10, 5), ask(100, 1))
+        await server.close()
+        await connection.close()
+
+    with VirtualTime() as time:
+        time.run(main())
+    assert failed == [(15, 15), (30, 30), (101, 101), (3000, 3000)]
+
+
+def test_idle_connections_are_closed() -> None:
+    """A connection without traffic is closed after the idle time; traffic either way puts it off."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        transport = MemoryTransport()
+        server = await transport.serve("broker", 10911, echo)
+        connection = await transport.connect(server.address, limits=Limits(idle_timeout=None))
+        closed = asyncio.Event()
+        connection.add_close_callback(lambda _: closed.set())
+        for _ in range(5):
+            await asyncio.sleep(100)
+            await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await closed.wait()
+        assert loop.time() == 620
+        await server.close()
+
+    with VirtualTime() as time:
+        time.run(main())
+
+
+def test_frames_are_really_encoded() -> None:
+    """Objects do not travel: what arrives is what the bytes say."""
+    sent = RemotingCommand.request(RequestCode.HEART_BEAT, body=memoryview(b"bytes"))
+
+    async def main() -> None:
+        transport = MemoryTransport()
+        server = await transport.serve("broker", 10911, echo)
+        connection = await transport.connect(server.address)
+        answer = await connection.invoke(sent.code, body=sent.body, timeout=3)
+        assert (type(answer.body), answer.body) == (bytes, b"bytes")
+        await server.close()
+        await connection.close()
+        assert "nobody" in repr(transport)
+
+    asyncio.run(main())

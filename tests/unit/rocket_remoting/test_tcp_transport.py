@@ -1,0 +1,186 @@
+"""What only sockets show: strangers, garbage, half frames, addresses in use."""
+
+import asyncio
+import socket
+import struct
+
+import pytest
+
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.errors import ConnectError
+from rocket_remoting.tcp import TcpTransport
+
+
+def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    """Answers with the request's body."""
+    return RemotingCommand.response(request, body=request.body)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (bytes.fromhex("1603010200010001fc0303"), "TLS handshake"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "looks like text"),
+        (struct.pack(">ii", 2**31 - 1, 10), "a frame of 2147483647 bytes"),
+        (struct.pack(">ii", 6, 2) + b"no", "JSON header"),
+    ],
+    ids=["tls", "http", "oversize", "json"],
+)
+def test_garbage_closes_that_connection_only(
+    caplog: pytest.LogCaptureFixture, data: bytes, reason: str
+) -> None:
+    """A stranger's connection is closed with a clear log line; a neighbour's request goes through."""
+
+    async def main() -> None:
+        server = await TcpTransport().serve("127.0.0.1", 0, echo)
+        neighbour = await TcpTransport().connect(server.address)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(data)
+        assert await asyncio.wait_for(reader.read(), 3) == b""
+        writer.close()
+        await writer.wait_closed()
+        assert (await neighbour.invoke(RequestCode.HEART_BEAT, body=b"on", timeout=3)).body == b"on"
+        await server.close()
+        await neighbour.close()
+
+    asyncio.run(main())
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "rocket_remoting"]
+    assert message.startswith("closing the connection to 127.0.0.1:")
+    assert reason in message
+
+
+def test_good_frames_before_garbage_are_answered() -> None:
+    """A request that came whole before the garbage gets its answer before the connection closes."""
+
+    async def main() -> None:
+        server = await TcpTransport().serve("127.0.0.1", 0, echo)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        frame = b"".join(RemotingCommand.request(RequestCode.HEART_BEAT, body=b"heard").encode())
+        writer.write(frame + b"\xff" * 20)
+        assert (await asyncio.wait_for(reader.read(), 3)).endswith(b"heard")
+        writer.close()
+        await writer.wait_closed()
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_a_frame_that_stops_half_way_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A peer that closes inside a frame leaves a line in the log that says how far it got."""
+
+    async def main() -> None:
+        gone = asyncio.Event()
+        server = await TcpTransport().serve("127.0.0.1", 0, echo, on_close=lambda _: gone.set())
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(struct.pack(">ii", 100, 50) + b"{")
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.wait_for(gone.wait(), 3)
+        await server.close()
+
+    asyncio.run(main())
+    assert "inside a frame, 9 bytes into it" in caplog.text
+
+
+def test_answers_of_one_read_leave_in_one_write() -> None:
+    """A hundred requests that arrive together are answered by one write."""
+    writes: list[int] = []
+
+    async def main() -> None:
+        met: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        server = await TcpTransport().serve("127.0.0.1", 0, echo, on_connect=met.set_result)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        peer = await met
+        assert peer._transport is not None
+        underneath = peer._transport.writelines
+
+        def count(pieces: list[bytes]) -> None:
+            writes.append(len(pieces))
+            underneath(pieces)
+
+        peer._transport.writelines = count  # type: ignore[assignment, method-assign]
+        frame = b"".join(RemotingCommand.request(RequestCode.HEART_BEAT, body=b"x").encode())
+        writer.write(frame * 100)
+        answer = b"".join(RemotingCommand.response(RemotingCommand.request(34), body=b"x").encode())
+        await asyncio.wait_for(reader.readexactly(len(answer) * 100), 3)
+        writer.close()
+        await writer.wait_closed()
+        await server.close()
+
+    asyncio.run(main())
+    assert writes == [200]
+
+
+def test_a_port_in_use_is_an_os_error() -> None:
+    """Two servers cannot listen on one port: the second is told."""
+
+    async def main() -> None:
+        server = await TcpTransport().serve("127.0.0.1", 0, echo)
+        with pytest.raises(OSError, match="in use"):
+            await TcpTransport().serve("127.0.0.1", server.port, echo)
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_connecting_gives_up() -> None:
+    """A host that never answers is a connect error when the timeout is over."""
+
+    async def main() -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(0)
+            address = f"127.0.0.1:{listener.getsockname()[1]}"
+            fillers = [socket.socket() for _ in range(4)]  # a full backlog: further ones wait for ever
+            for filler in fillers:
+                filler.setblocking(False)
+                filler.connect_ex(listener.getsockname())
+            with pytest.raises(ConnectError, match=r"within 0.05 s"):
+                await TcpTransport().connect(address, timeout=0.05)
+            for filler in fillers:
+                filler.close()
+
+    asyncio.run(main())
+
+
+def test_a_server_closes_on_a_peer_that_does_not_read() -> None:
+    """Closing a server waits a moment for what is unwritten, not for ever."""
+
+    handled = asyncio.Event()
+
+    def handle(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        handled.set()
+        return echo(connection, request)
+
+    async def main() -> None:
+        server = await TcpTransport().serve("127.0.0.1", 0, handle, limits=Limits(max_frame=32 * 2**20))
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(
+            b"".join(RemotingCommand.request(RequestCode.HEART_BEAT, body=bytes(16 * 2**20)).encode())
+        )
+        await writer.drain()
+        await handled.wait()
+        server.CLOSE_PATIENCE = 0.05
+        await asyncio.wait_for(server.close(), 1)
+        writer.close()
+
+    asyncio.run(main())
+
+
+def test_ipv6() -> None:
+    """An IPv6 address is written with brackets and can be connected to."""
+
+    async def main() -> None:
+        try:
+            server = await TcpTransport().serve("::1", 0, echo)
+        except OSError:
+            pytest.skip("no IPv6 on this machine")
+        assert server.address == f"[::1]:{server.port}"
+        connection = await TcpTransport().connect(server.address)
+        assert (await connection.invoke(RequestCode.HEART_BEAT, body=b"6", timeout=3)).body == b"6"
+        await server.close()
+        await connection.close()
+
+    asyncio.run(main())
