@@ -30,26 +30,10 @@ def bundled_broker() -> Iterator[MeasuredBroker]:
     """`streamkit broker`, with a store in a temporary directory."""
     home = Path(tempfile.mkdtemp(prefix="streamkit-bench-"))
     name_server_port, broker_port = free_ports()
-    configuration = home / "broker.conf"
-    configuration.write_text(
-        f"brokerIP1=127.0.0.1\nlistenPort={broker_port}\nstorePathRootDir={home / 'store'}\n"
-        "autoCreateTopicEnable=true\n"
-    )
+    command = [sys.executable, "-m", "streamkit.cli", "broker", "--store", str(home)]
+    command += ["--name-server-port", str(name_server_port), "--port", str(broker_port)]
     started = time.perf_counter()
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "streamkit.cli",
-            "broker",
-            "-c",
-            str(configuration),
-            "--name-server-port",
-            str(name_server_port),
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         _await_boot(process)
         elapsed = time.perf_counter() - started

@@ -21,7 +21,8 @@ from streamkit.binder.delivery import (
     ExtendedProducerProperties,
     StartPosition,
 )
-from streamkit.config.durations import Milliseconds, Minutes, parse_duration
+from streamkit.config.durations import Milliseconds, Minutes, Seconds
+from streamkit.config.shape import Separator
 from streamkit.config.support import Accepted, Rejected
 
 _NOT_YET_SIGNED: Final = "requests are not signed: use a cluster without ACL"
@@ -111,7 +112,7 @@ class RocketBinderProperties(BaseModel):
     """Where the embedded broker keeps its store."""
     provisioning: Provisioning = Provisioning.AUTO
     """What is done about topics before they are bound."""
-    message_delay_level: tuple[timedelta, ...] = DEFAULT_DELAY_LEVELS
+    message_delay_level: Annotated[tuple[Seconds, ...], Separator(" ")] = DEFAULT_DELAY_LEVELS
     """The broker's `messageDelayLevel`, such as `1s 5s 10s`; set it here when it is changed there."""
     group: str | None = None
     """The group of producers that name none; unset: their destination."""
@@ -136,11 +137,6 @@ class RocketBinderProperties(BaseModel):
     """How often brokers are told who is there."""
     persist_consumer_offset_interval: Milliseconds = timedelta(seconds=5)
     """How often offsets are committed."""
-
-    @field_validator("message_delay_level", mode="before")
-    @classmethod
-    def _delay_levels(cls, value: object) -> object:
-        return tuple(parse_duration(word, "s") for word in value.split()) if isinstance(value, str) else value
 
 
 class _BindingProperties(BaseModel):

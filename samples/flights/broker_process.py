@@ -1,0 +1,71 @@
+"""The broker of the demo: `streamkit broker` as a process of its own, so that it can be killed."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+
+class BrokerProcess:
+    """A name server and a broker on free loopback ports, with a store that outlives them."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._name_server_port, self._broker_port = _free_ports(2)
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def name_server(self) -> str:
+        """The name server's address."""
+        return f"127.0.0.1:{self._name_server_port}"
+
+    async def start(self) -> None:
+        """Return when the broker is up.
+
+        Raises:
+            RuntimeError: It ended before that; the text has what it said.
+        """
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "streamkit.cli",
+            "broker",
+            "--store",
+            str(self._store),
+            "--name-server-port",
+            str(self._name_server_port),
+            "--port",
+            str(self._broker_port),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert self._process.stdout is not None
+        said = []
+        async for line in self._process.stdout:
+            said.append(line.decode())
+            if b"broker[" in line and b"boot success" in line:
+                return
+        raise RuntimeError(f"the broker ended with code {await self._process.wait()}:\n{''.join(said)}")
+
+    async def kill(self) -> None:
+        """End it as `kill -9` does: nothing is flushed, nothing is said."""
+        if self._process is not None:
+            os.kill(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+
+    async def stop(self) -> None:
+        """End it in order."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.terminate()
+            await self._process.communicate()
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

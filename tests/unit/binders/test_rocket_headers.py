@@ -1,0 +1,114 @@
+"""Headers of a message and RocketMQ's properties."""
+
+from uuid import UUID
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from binders.rocket.headers import from_message, to_properties
+from rocket_remoting import MessageExt
+from rocket_remoting.properties import decode_properties, encode_properties
+from streamkit.messaging import headers as portable
+from streamkit.messaging.headers import MessageHeaders
+
+TEXT = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=("Cs",)), min_size=1)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = (
+    TEXT
+    | NUMBERS
+    | st.booleans()
+    | st.uuids()
+    | st.binary()
+    | st.lists(TEXT)
+    | st.dictionaries(TEXT, NUMBERS)
+)
+NAMES = st.from_regex(r"x-[a-z]{1,8}", fullmatch=True)
+
+
+def received(properties: dict[str, str]) -> MessageExt:
+    """A message as a consumer gets it, its properties having crossed the wire."""
+    return MessageExt("orders", b"", properties=decode_properties(encode_properties(properties)))
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=5))
+def test_headers_come_back_with_their_types(headers: dict[str, object]) -> None:
+    """Whatever a sender sets arrives as the same value of the same type."""
+    arrived = from_message(received(to_properties(MessageHeaders(headers))))
+    assert {name: arrived[name] for name in headers} == headers
+    assert {name: type(arrived[name]) for name in headers} == {name: type(v) for name, v in headers.items()}
+
+
+def test_java_finds_the_types_of_headers() -> None:
+    """What is not text is JSON, and `spring_json_header_types` names the Java class to make of it."""
+    properties = to_properties(
+        MessageHeaders(
+            {"count": 3, "big": 2**40, "ratio": 0.5, "paid": True, "id2": UUID(int=1), "name": "x"}
+        )
+    )
+    assert properties["count"] == "3"
+    assert properties["id2"] == '"00000000-0000-0000-0000-000000000001"'
+    assert properties["name"] == "x"
+    assert msgspec.json.decode(properties[portable.JSON_HEADER_TYPES]) == {
+        "count": "java.lang.Integer",
+        "big": "java.lang.Long",
+        "ratio": "java.lang.Double",
+        "paid": "java.lang.Boolean",
+        "id2": "java.util.UUID",
+    }
+
+
+def test_id_timestamp_and_content_type_are_plain_text() -> None:
+    """As Spring's binder writes them: without JSON, under their own names."""
+    headers = MessageHeaders({"contentType": "application/json"})
+    assert to_properties(headers) == {
+        "id": str(headers.id),
+        "timestamp": str(headers.timestamp),
+        "contentType": "application/json",
+    }
+
+
+def test_headers_that_steer_this_process_stay_here() -> None:
+    """Partition, delay, attempt and what a broker said of another message are not the receiver's business."""
+    local = {
+        portable.PARTITION: 3,
+        portable.DELAY: 5,
+        portable.DELIVERY_ATTEMPT: 2,
+        "rocketmq_TOPIC": "other",
+        "TAGS": "a",
+    }
+    assert set(to_properties(MessageHeaders(local))) == {"id", "timestamp"}
+
+
+@pytest.mark.parametrize("text", ["a\x01b", "a\x02b"])
+def test_a_separator_in_a_header_is_refused(text: str) -> None:
+    """It would cut the properties of the message in two."""
+    with pytest.raises(ValueError, match="header 'note' holds the control character"):
+        to_properties(MessageHeaders({"note": text}))
+
+
+def test_a_header_without_json_form_is_refused() -> None:
+    """The error names the header and its type."""
+    with pytest.raises(ValueError, match="header 'file' is a object"):
+        to_properties(MessageHeaders({"file": object()}))
+
+
+@pytest.mark.parametrize(
+    "types", ["not json", '{"n": 3}', '{"n": "java.util.UUID"}', '{"missing": "java.lang.Long"}']
+)
+def test_types_that_do_not_fit_leave_the_text(types: str) -> None:
+    """A foreign sender's mistake costs the type, never the message."""
+    assert from_message(received({"n": "abc", portable.JSON_HEADER_TYPES: types}))["n"] == "abc"
+
+
+def test_the_broker_s_facts_are_headers() -> None:
+    """Under the names of Spring's first generation, and the portable ones."""
+    message = received({"TAGS": "paid", "KEYS": "o-1", "UNIQ_KEY": "0A"})
+    message.queue_id, message.reconsume_times = 3, 1
+    headers = from_message(message)
+    assert headers["rocketmq_TAGS"] == headers[portable.TAGS] == "paid"
+    assert headers["rocketmq_KEYS"] == headers[portable.KEY] == "o-1"
+    assert headers["rocketmq_QUEUE_ID"] == headers[portable.PARTITION] == 3
+    assert headers["rocketmq_RECONSUME_TIMES"] == 1
+    assert headers["rocketmq_TRANSACTION_ID"] == "0A"

@@ -1,0 +1,120 @@
+"""The RocketMQ binder's settings, in both generations' spellings."""
+
+from datetime import timedelta
+
+import pytest
+
+from binders.rocket.properties import (
+    RocketBinderProperties,
+    RocketConsumerProperties,
+    RocketProducerProperties,
+    SendType,
+)
+from streamkit.binder.delivery import Delivery, StartPosition
+from streamkit.config.environment import Environment
+from streamkit.errors import ConfigurationErrors
+
+PREFIX = "spring.cloud.stream.rocketmq"
+
+
+def consumer(**settings: str) -> Delivery:
+    """The delivery that these settings of one consumer binding mean."""
+    keys = {f"{PREFIX}.bindings.input.consumer.{key}": value for key, value in settings.items()}
+    environment = Environment.load(overrides=keys, variables={})
+    return environment.bind_extended("rocketmq", "input", "consumer", RocketConsumerProperties).delivery()
+
+
+def producer(**settings: str) -> RocketProducerProperties:
+    """These settings of one producer binding."""
+    keys = {f"{PREFIX}.bindings.output.producer.{key}": value for key, value in settings.items()}
+    environment = Environment.load(overrides=keys, variables={})
+    return environment.bind_extended("rocketmq", "output", "producer", RocketProducerProperties)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ({"orderly": "true"}, {"push.orderly": "true"}, Delivery(ordered=True)),
+        ({"broadcasting": "true"}, {"messageModel": "BROADCASTING"}, Delivery(broadcast=True)),
+        ({"tags": "a||b"}, {"subscription": "a||b"}, Delivery(tags="a||b")),
+        ({"sql": "x > 1"}, {"subscription": "sql:x > 1"}, Delivery(sql="x > 1")),
+        (
+            {"delayLevelWhenNextConsume": "-1"},
+            {"push.delayLevelWhenNextConsume": "-1"},
+            Delivery(redelivery_level=-1),
+        ),
+        (
+            {"suspendCurrentQueueTimeMillis": "250"},
+            {"push.suspend-current-queue-time-millis": "250"},
+            Delivery(suspend=timedelta(milliseconds=250)),
+        ),
+    ],
+)
+def test_both_generations_mean_the_same(
+    first: dict[str, str], second: dict[str, str], expected: Delivery
+) -> None:
+    """Each setting of the first generation has its twin in the second."""
+    assert consumer(**first) == consumer(**second) == expected
+
+
+def test_the_limit_of_redeliveries_is_the_second_generation_s() -> None:
+    """`push.max-reconsume-times`; unset or -1 is the mode's own."""
+    assert consumer(**{"push.max-reconsume-times": "2"}).redelivery_limit == 2
+    assert consumer(**{"push.max-reconsume-times": "-1"}).redelivery_limit == 16
+    assert consumer(orderly="true").redelivery_limit is None
+
+
+def test_a_start_time_is_local_time() -> None:
+    """`consume-timestamp` is read with the start position it belongs to."""
+    delivery = consumer(consumeFromWhere="CONSUME_FROM_TIMESTAMP", consumeTimestamp="20130131120000")
+    assert delivery.start is StartPosition.TIMESTAMP
+    assert delivery.start_time_ms is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, SendType.SYNC),
+        ({"sync": "true"}, SendType.SYNC),
+        ({"sync": "false"}, SendType.ASYNC),
+        ({"sendType": "OneWay"}, SendType.ONE_WAY),
+        ({"send-type": "Async"}, SendType.ASYNC),
+    ],
+)
+def test_send_types(settings: dict[str, str], expected: SendType) -> None:
+    """Both spellings choose when a send returns."""
+    assert producer(**settings).effective_send_type is expected
+
+
+@pytest.mark.parametrize("name", ["sendMessageTimeout", "send-msg-timeout"])
+def test_names_that_changed_are_one_setting(name: str) -> None:
+    """The second generation renamed some settings; both names are read."""
+    assert producer(**{name: "500"}).send_message_timeout == timedelta(milliseconds=500)
+
+
+def test_the_broker_s_delay_levels_are_read_as_it_reads_them() -> None:
+    """`1s 5s 1m`, as in broker.conf."""
+    key = f"{PREFIX}.binder.message-delay-level"
+    properties = Environment.load(overrides={key: "1s 5s 1m"}, variables={}).bind(
+        f"{PREFIX}.binder", RocketBinderProperties
+    )
+    assert properties.message_delay_level == (
+        timedelta(seconds=1),
+        timedelta(seconds=5),
+        timedelta(minutes=1),
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"orderley": "true"}, "orderly"),
+        ({"consumeTimestamp": "yesterday"}, "yyyyMMddHHmmss"),
+        ({"pullBatchSize": "0"}, "pullBatchSize"),
+        ({"accessKey": "me"}, "ACL"),
+    ],
+)
+def test_what_is_wrong_is_said(settings: dict[str, str], says: str) -> None:
+    """A key nobody knows gets the nearest one; a wrong value, what was expected."""
+    with pytest.raises(ConfigurationErrors, match=says):
+        consumer(**settings)
