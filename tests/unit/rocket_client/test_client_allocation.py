@@ -1,0 +1,78 @@
+"""Dividing queues among members, by the tables Apache's client gives."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from rocket_client.allocation import ByConfig, ConsistentHash, averagely, averagely_by_circle
+from rocket_remoting.message import MessageQueue
+
+# What AllocateMessageQueueConsistentHash of 4.9.7 answers for eight queues and three members.
+JAVA_RING = [[], [0, 1, 7], [2, 3, 4, 5, 6]]
+
+
+def queues(count: int, topic: str = "orders") -> list[MessageQueue]:
+    return [MessageQueue(topic, "broker-a", number) for number in range(count)]
+
+
+def ids(share: Sequence[MessageQueue]) -> list[int]:
+    return [queue.queue_id for queue in share]
+
+
+@pytest.mark.parametrize(
+    ("queue_count", "members", "shares"),
+    [
+        (8, 1, [[0, 1, 2, 3, 4, 5, 6, 7]]),
+        (8, 2, [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        (8, 3, [[0, 1, 2], [3, 4, 5], [6, 7]]),
+        (4, 3, [[0, 1], [2], [3]]),
+        (4, 4, [[0], [1], [2], [3]]),
+        (2, 3, [[0], [1], []]),
+        (1, 2, [[0], []]),
+    ],
+)
+def test_averagely_gives_ranges(queue_count: int, members: int, shares: list[list[int]]) -> None:
+    """Page-wise as AllocateMessageQueueAveragely: the first members have one queue more."""
+    names = [f"client-{number}" for number in range(members)]
+    assert [ids(averagely("g", name, queues(queue_count), names)) for name in names] == shares
+
+
+def test_averagely_by_circle_deals_in_turn() -> None:
+    """As AllocateMessageQueueAveragelyByCircle does."""
+    names = ["a", "b", "c"]
+    shares = [ids(averagely_by_circle("g", name, queues(8), names)) for name in names]
+    assert shares == [[0, 3, 6], [1, 4, 7], [2, 5]]
+
+
+def test_by_config_keeps_to_what_it_was_given() -> None:
+    """Members do not matter, queues that do not exist are left out."""
+    strategy = ByConfig([*queues(2), MessageQueue("orders", "broker-b", 9)])
+    assert ids(strategy("g", "anyone", queues(4), ["anyone", "other"])) == [0, 1]
+
+
+def test_by_config_shares_other_topics_averagely() -> None:
+    """The retry topic has queues nobody configures, and somebody must read them."""
+    strategy = ByConfig(queues(2))
+    retries = queues(2, "%RETRY%g")
+    assert ids(strategy("g", "b", retries, ["a", "b"])) == [1]
+
+
+def test_consistent_hash_is_javas_ring() -> None:
+    """Client nodes and queues are hashed by the first four bytes of MD5 of Java's texts."""
+    names = ["10.0.0.1@1", "10.0.0.2@2", "10.0.0.3@3"]
+    strategy = ConsistentHash()
+    assert [ids(strategy("g", name, queues(8), names)) for name in names] == JAVA_RING
+
+
+def test_consistent_hash_moves_few_queues_when_a_member_leaves() -> None:
+    """Those of the members that stay, stay."""
+    strategy, names = ConsistentHash(), [f"client-{number}" for number in range(5)]
+    before = {name: set(strategy("g", name, queues(64), names)) for name in names}
+    after = {name: set(strategy("g", name, queues(64), names[:-1])) for name in names[:-1]}
+    assert all(before[name] <= after[name] for name in names[:-1])
+
+
+def test_a_ring_needs_nodes() -> None:
+    """No virtual nodes, no owner for any queue."""
+    with pytest.raises(ValueError, match="virtual node"):
+        ConsistentHash(0)

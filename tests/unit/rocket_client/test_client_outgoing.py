@@ -1,0 +1,129 @@
+"""From message to request: checks, ids, compression."""
+
+import zlib
+from collections.abc import Sequence
+
+import pytest
+
+from rocket_client.errors import IllegalMessageError, MessageTooLargeError
+from rocket_client.outgoing import OutgoingMessages
+from rocket_client.settings import ProducerSettings
+from rocket_remoting.batch import decode_batch
+from rocket_remoting.clock import SystemClock
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.message import Message
+from rocket_remoting.message_id import UniqueIdGenerator
+from rocket_remoting.properties import decode_properties
+
+
+def outgoing(**settings: int) -> OutgoingMessages:
+    clock = SystemClock()
+    return OutgoingMessages(
+        "shop",
+        ProducerSettings(name_servers="127.0.0.1:9876", **settings),  # type: ignore[arg-type]
+        clock,
+        UniqueIdGenerator("127.0.0.1", clock=clock),
+    )
+
+
+def test_a_message_gets_an_id_once() -> None:
+    """Sent again, it keeps the id it got first."""
+    message = Message("orders", b"coffee")
+    first = outgoing().message(message)
+    assert first.msg_id == message.unique_key
+    assert outgoing().message(message).msg_id == first.msg_id
+    assert first.code == RequestCode.SEND_MESSAGE_V2
+
+
+def test_the_request_tells_group_default_topic_and_queue() -> None:
+    """Brokers that make topics need the last two of them."""
+    prepare = outgoing()
+    header = prepare.header(prepare.message(Message("orders", b"x", tags="A", flag=7)), "broker-a", 3)
+    assert (header.producer_group, header.default_topic, header.default_topic_queue_nums) == (
+        "shop",
+        "TBW102",
+        4,
+    )
+    assert (header.topic, header.queue_id, header.broker_name, header.flag) == ("orders", 3, "broker-a", 7)
+    assert decode_properties(header.properties or "")["TAGS"] == "A"
+    assert not header.batch
+
+
+@pytest.mark.parametrize(("size", "flag"), [(99, 0), (100, 0x301)])
+def test_bodies_from_the_threshold_on_are_compressed(size: int, flag: int) -> None:
+    """zlib, told by the system flag; the message itself keeps its body."""
+    message = Message("orders", b"x" * size)
+    made = outgoing(compress_body_threshold=100).message(message)
+    assert made.sys_flag == flag
+    assert (zlib.decompress(made.body) if flag else made.body) == message.body == b"x" * size
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Message("", b"x"), "blank"),
+        (Message("or ders", b"x"), "character outside"),
+        (Message("t" * 128, b"x"), "128 characters"),
+        (Message("SCHEDULE_TOPIC_XXXX", b"x"), "nobody but the broker"),
+        (Message("orders", b""), "body is empty"),
+        (Message("orders", b"x", properties={"a": "1\x02b"}), "0x01 or 0x02"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_before_it_is_written(message: Message, reason: str) -> None:
+    """The error names the topic and the reason."""
+    with pytest.raises(IllegalMessageError, match=reason) as caught:
+        outgoing().message(message)
+    assert caught.value.topic == message.topic
+
+
+def test_too_large_tells_size_and_limit() -> None:
+    """The body counts as it is before compression."""
+    with pytest.raises(MessageTooLargeError, match="4194305 bytes") as caught:
+        outgoing().message(Message("orders", b"x" * (4 * 1024 * 1024 + 1)))
+    assert (caught.value.part, caught.value.limit) == ("a body", 4 * 1024 * 1024)
+
+
+def test_properties_are_limited_in_bytes() -> None:
+    """Twenty thousand characters of three bytes do not fit the record's 32767."""
+    with pytest.raises(IllegalMessageError, match="60"):
+        outgoing().message(Message("orders", b"x", properties={"note": "咖" * 20_000}))
+
+
+def test_a_batch_carries_every_message() -> None:
+    """Bodies, flags and properties of each, and all their ids."""
+    batch = [Message("orders", b"a", keys="1", flag=1), Message("orders", b"b", keys="2")]
+    made = outgoing().batch(batch)
+    entries = decode_batch(made.body)
+    assert [(entry.body, entry.flag) for entry in entries] == [(b"a", 1), (b"b", 0)]
+    assert [decode_properties(entry.properties)["KEYS"] for entry in entries] == ["1", "2"]
+    assert made.msg_id == f"{batch[0].unique_key},{batch[1].unique_key}"
+    assert made.code == RequestCode.SEND_BATCH_MESSAGE
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        ([], "at least one"),
+        ([Message("orders", b"a"), Message("bills", b"b")], "one topic"),
+        ([Message("%RETRY%g", b"a")], "retry topic"),
+        ([Message("orders", b"a", delay_level=3)], "cannot be delayed"),
+        ([Message("orders", b"a"), Message("orders", b"b", wait_store_ok=False)], "wait_store_ok"),
+        ([Message("orders", b"a"), Message("orders", b"")], "body is empty"),
+    ],
+)
+def test_messages_that_do_not_go_together_are_no_batch(batch: Sequence[Message], reason: str) -> None:
+    """Nothing of it is sent."""
+    with pytest.raises(IllegalMessageError, match=reason):
+        outgoing().batch(batch)
+
+
+def test_a_batch_is_limited_as_a_whole() -> None:
+    """Small messages add up."""
+    with pytest.raises(MessageTooLargeError, match="a batch of"):
+        outgoing(max_message_size=1000).batch([Message("orders", b"x" * 100)] * 8)
+
+
+def test_a_batch_passes_its_wait_flag_on() -> None:
+    """What its messages agree in is said of the whole."""
+    made = outgoing().batch([Message("orders", b"a", wait_store_ok=False)])
+    assert decode_properties(made.properties) == {"WAIT": "false"}

@@ -1,0 +1,152 @@
+"""The process queue: what may be committed, and what is waited for."""
+
+import asyncio
+
+from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_remoting.message import MessageExt, MessageQueue
+from streamkit.testing.virtual_time import VirtualTime
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+def messages(first: int, last: int, size: int = 1) -> list[MessageExt]:
+    return [MessageExt("orders", b"x" * size, queue_offset=offset) for offset in range(first, last + 1)]
+
+
+def filled(first: int, last: int) -> tuple[ProcessQueue, dict[int, MessageExt]]:
+    queue, pulled = ProcessQueue(QUEUE), messages(first, last)
+    queue.put(pulled)
+    return queue, {message.queue_offset: message for message in pulled}
+
+
+def test_all_done_commits_the_next_offset() -> None:
+    """1001 … 1010 done: 1011."""
+    queue, pulled = filled(1001, 1010)
+    assert queue.settle(pulled.values()) == 1011
+    assert len(queue) == queue.size == 0
+
+
+def test_the_smallest_unsettled_offset_is_committed() -> None:
+    """1009 and 1010 left: 1009."""
+    queue, pulled = filled(1001, 1010)
+    assert queue.settle([pulled[offset] for offset in range(1001, 1009)]) == 1009
+
+
+def test_one_that_is_stuck_holds_the_offset() -> None:
+    """1001 left: 1001, even if all later ones are done."""
+    queue, pulled = filled(1001, 1010)
+    assert queue.settle([pulled[offset] for offset in range(1002, 1011)]) == 1001
+    assert queue.settle([pulled[1001]]) == 1011
+
+
+def test_nothing_here_is_nothing_to_commit() -> None:
+    """A message settled twice says nothing the second time."""
+    queue, pulled = filled(1, 1)
+    assert queue.settle(pulled.values()) == 2
+    assert queue.settle(pulled.values()) == NOTHING_TO_COMMIT
+
+
+def test_a_message_pulled_again_is_not_handed_on_again() -> None:
+    """Only offsets that are not here already are fresh."""
+    queue, _ = filled(1, 3)
+    assert [message.queue_offset for message in queue.put(messages(2, 5))] == [4, 5]
+    assert len(queue) == 5
+
+
+def test_offsets_that_go_back_are_sorted_in() -> None:
+    """After the offset was reset, earlier messages arrive behind later ones."""
+    queue, _ = filled(10, 12)
+    queue.put(messages(5, 6))
+    assert queue.smallest_unsettled() == 5
+    assert queue.cached_offsets() == (5, 12)
+
+
+def test_size_counts_the_bodies() -> None:
+    """Bytes come and go with their messages."""
+    queue, pulled = ProcessQueue(QUEUE), messages(1, 4, size=100)
+    queue.put(pulled)
+    assert queue.size == 400
+    queue.settle(pulled[:3])
+    assert queue.size == 100
+
+
+def test_span_is_between_unsettled_messages() -> None:
+    """Settled ends do not count."""
+    queue, pulled = filled(1, 100)
+    assert queue.max_span == 99
+    queue.settle([pulled[1], pulled[100], pulled[50]])
+    assert queue.max_span == 97
+
+
+def test_room_is_told_as_soon_as_there_is_some(virtual: VirtualTime) -> None:
+    """A puller that waits for room goes on when enough is settled, not only when its pause is over."""
+
+    async def main() -> None:
+        queue, pulled = filled(1, 10)
+        loop = asyncio.get_running_loop()
+        loop.call_later(1, queue.settle, [pulled[offset] for offset in range(1, 8)])
+        await queue.room(3, 50)
+        assert loop.time() == 1
+        await queue.room(1, 50)
+        assert loop.time() == 51
+
+    virtual.run(main())
+
+
+def test_idle_waits_for_the_last_call(virtual: VirtualTime) -> None:
+    """Two calls under way: only the end of both is idle."""
+
+    async def main() -> None:
+        queue, pulled = filled(1, 2)
+        loop = asyncio.get_running_loop()
+        assert await queue.idle(10)
+        for offset, end in ((1, 1), (2, 3)):
+            queue.begin([pulled[offset]], loop.time())
+            loop.call_later(end, queue.end)
+        assert not await queue.idle(2)
+        assert await queue.idle(10)
+        assert loop.time() == 3
+
+    virtual.run(main())
+
+
+def test_only_the_head_expires() -> None:
+    """The first unsettled message counts, by when its own call began."""
+    queue, pulled = filled(1, 3)
+    queue.begin([pulled[1]], now=100)
+    queue.begin([pulled[2]], now=50)
+    assert queue.expired(before=90) is None
+    assert queue.expired(before=101) is pulled[1]
+    queue.settle([pulled[1]])
+    assert queue.expired(before=90) is pulled[2]
+    queue.settle([pulled[2]])
+    assert queue.expired(before=1000) is None
+
+
+def test_orderly_messages_are_taken_from_the_front_and_put_back_there() -> None:
+    """What failed comes first again."""
+    queue = ProcessQueue(QUEUE)
+    queue.enqueue(queue.put(messages(1, 5)))
+    taken = queue.take(3)
+    assert [message.queue_offset for message in taken] == [1, 2, 3]
+    queue.put_back(taken)
+    assert [message.queue_offset for message in queue.take(9)] == [1, 2, 3, 4, 5]
+    assert not queue.has_waiting
+    assert queue.smallest_unsettled() == 1
+
+
+def test_a_lock_counts_for_its_time() -> None:
+    """Without a lock, or too long after its renewal, the queue is not ours."""
+    queue = ProcessQueue(QUEUE)
+    assert queue.lock_expired(0, 30)
+    queue.locked_at = 10
+    assert not queue.lock_expired(40, 30)
+    assert queue.lock_expired(40.1, 30)
+    assert "locked" in repr(queue)
+
+
+def test_clearing_leaves_nothing() -> None:
+    """Messages, order and size are gone; the offset to commit is the next one pulled."""
+    queue, _ = filled(1, 3)
+    queue.clear()
+    assert (len(queue), queue.size, queue.max_span, queue.cached_offsets()) == (0, 0, 0, (0, 0))
