@@ -178,16 +178,23 @@ class CommitLog:
 class LogWalk:
     """Reads a log from an offset where a record begins, record by record, as long as they are whole.
 
+    Args:
+        log: The log.
+        start: The offset.
+        check_crc: Check the bodies.
+        after_crash: Look for pages that never reached the disk.
+
     Attributes:
         end: Behind the last whole record so far.
         torn: What stands there instead of a whole record, once reading has stopped; empty if nothing does.
     """
 
-    def __init__(self, log: CommitLog, start: int, *, check_crc: bool) -> None:
+    def __init__(self, log: CommitLog, start: int, *, check_crc: bool, after_crash: bool) -> None:
         self.end = start
         self.torn = ""
         self._log = log
         self._check_crc = check_crc
+        self._after_crash = after_crash
 
     def __iter__(self) -> Iterator[RecordHeader]:
         while (file := self._log.files.file_at(self.end)) is not None:
@@ -212,7 +219,7 @@ class LogWalk:
             self.torn = f"the record at {base + position} says it is at {record.commit_log_offset}"
         elif self._check_crc and body_crc32(view[record.body_position : body_end]) != record.body_crc:
             self.torn = f"the body of the record at {base + position} is damaged"
-        elif _has_lost_page(view, body_end, position + record.total_size):
+        elif self._after_crash and _has_lost_page(view, record, position + record.total_size):
             self.torn = f"a page of the record at {base + position} never reached the disk"
         else:
             return record
@@ -226,11 +233,16 @@ def is_blank(file: MappedFile, offset: int) -> bool:
     return left >= _SMALLEST_BLANK and read_size_and_magic(file.open(), position) == (left, BLANK_MAGIC)
 
 
-def _has_lost_page(view: memoryview, start: int, end: int) -> bool:
-    """Whether a page in which there should be topic or properties has none: the check sum is the body's only.
+def _has_lost_page(view: memoryview, record: RecordHeader, end: int) -> bool:
+    """Whether a page where topic or properties should be has none of them: the check sum is the body's only.
 
-    What never reached the disk reads as zeros. If the page with the topic's length is lost, the lengths do
-    not agree; so only pages that begin behind it are looked at.
+    What never reached the disk reads as zeros, and neither topic nor properties have a zero byte. The fields
+    that tell their lengths need no look: without them the lengths do not agree.
     """
-    first = start - start % PAGE_SIZE + PAGE_SIZE
-    return any(not any(view[page : min(page + PAGE_SIZE, end)]) for page in range(first, end, PAGE_SIZE))
+    topic = record.body_position + record.body_length
+    properties = end - len(record.properties)
+    for start, stop in ((topic, properties - 2), (properties, end)):
+        for page in range(start - start % PAGE_SIZE, stop, PAGE_SIZE):
+            if start < stop and not any(view[max(page, start) : min(page + PAGE_SIZE, stop)]):
+                return True
+    return False

@@ -23,7 +23,7 @@ from rocket_broker.store.index import Index
 from rocket_broker.store.mapped_file import OpenMaps
 from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
 from rocket_broker.store.queue_reader import read
-from rocket_broker.store.queue_table import QueueTable
+from rocket_broker.store.queue_table import QueueTable, check_names
 from rocket_broker.store.recovery import Recovery, RecoveryReport
 from rocket_broker.store.retention import delete_expired
 from rocket_broker.store.settings import FlushDiskType, StoreSettings
@@ -42,6 +42,7 @@ ArrivalListener = Callable[[str, int, int, int, int], None]
 
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK
 _IN_QUEUES = (TRANSACTION_NOT, TRANSACTION_COMMIT)
+_LONG = 2**63
 
 
 class MessageStore:
@@ -180,10 +181,16 @@ class MessageStore:
         queue: ConsumeQueue | None = None
         queue_offset = 0
         hashes: list[int] = []
+        if b"\0" in message.properties:  # recovery takes zeros for what never reached the disk
+            raise LocalProtocolError(f"the properties of a message to {topic} hold a zero byte")
         if transaction in _IN_QUEUES:
+            if not -_LONG <= message.tags_code < _LONG:
+                raise LocalProtocolError(f"tags code {message.tags_code} does not fit its field")
             queue = self._queues.find((topic, queue_id)) or self._queues.add(topic, queue_id)
             queue.prepare()
             queue_offset = queue.max_offset
+        else:
+            check_names(topic, queue_id)
         if transaction != TRANSACTION_ROLLBACK and self.settings.message_index_enable:
             hashes = self._index.prepare(topic, message.unique_key, message.keys, now)
 

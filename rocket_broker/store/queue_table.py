@@ -7,7 +7,7 @@ from rocket_broker.store.mapped_file import OpenMaps
 from rocket_broker.store.settings import StoreSettings
 from rocket_remoting.errors import LocalProtocolError
 
-__all__ = ["QueueTable"]
+__all__ = ["QueueTable", "check_names"]
 
 _MOST_TOPIC_BYTES = 127
 
@@ -29,7 +29,7 @@ class QueueTable:
         """
         queue = self.find((topic, queue_id))
         if queue is None:
-            self._check(topic, queue_id)
+            check_names(topic, queue_id)
             queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, self._settings, self._maps)
         return queue
 
@@ -70,14 +70,19 @@ class QueueTable:
     def __len__(self) -> int:
         return len(self._queues)
 
-    @staticmethod
-    def _check(topic: str, queue_id: int) -> None:
-        if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
-            raise LocalProtocolError(f"{topic!r} cannot be stored: it is no name for a directory")
-        if len(topic.encode()) > _MOST_TOPIC_BYTES:
-            raise LocalProtocolError(f"{topic!r} is longer than {_MOST_TOPIC_BYTES} bytes")
-        if queue_id < 0:
-            raise LocalProtocolError(f"queue {queue_id} of {topic}: ids begin at 0")
-
     def __repr__(self) -> str:
         return f"QueueTable({len(self)} queues)"
+
+
+def check_names(topic: str, queue_id: int) -> None:
+    """See that a queue of this name can have a directory.
+
+    Raises:
+        LocalProtocolError: It can't.
+    """
+    if not topic or topic in {".", ".."} or "/" in topic or "\0" in topic:
+        raise LocalProtocolError(f"{topic!r} cannot be stored: it is no name for a directory")
+    if len(topic.encode()) > _MOST_TOPIC_BYTES:
+        raise LocalProtocolError(f"{topic!r} is longer than {_MOST_TOPIC_BYTES} bytes")
+    if queue_id < 0:
+        raise LocalProtocolError(f"queue {queue_id} of {topic}: ids begin at 0")

@@ -36,7 +36,7 @@ from rocket_broker.store.index import Index
 from rocket_broker.store.queue_table import QueueTable
 from rocket_broker.store.settings import StoreSettings
 from rocket_remoting.clock import Clock
-from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
@@ -156,6 +156,7 @@ class Recovery:
         aborted = self._file_system.size(self._settings.abort_path) is not None
         if not aborted:
             self._file_system.create(self._settings.abort_path, 0)
+            self._file_system.sync(self._settings.abort_path)
         # 3.
         checkpoint.load()
         report.ended_in_order = not aborted and not (
@@ -253,7 +254,12 @@ class Recovery:
     def _read_whole_records(self, start: int) -> int:
         """Read up to the first record that is not whole and return where that is."""
         log, report = self._commit_log, self._report
-        walk = LogWalk(log, start, check_crc=self._settings.check_crc_on_recover)
+        walk = LogWalk(
+            log,
+            start,
+            check_crc=self._settings.check_crc_on_recover,
+            after_crash=not report.ended_in_order,
+        )
         for record in walk:
             self._derive(record)
             report.records += 1
@@ -282,9 +288,13 @@ class Recovery:
 
     def _queue(self, record: RecordHeader) -> ConsumeQueue | None:
         """Return the message's queue; None if its entries were on the disk, and it has been deleted."""
-        if record.commit_log_offset >= self._report.trusted_to or self._makes_all_queues:
-            return self._queues.add(record.topic, record.queue_id)
-        return self._queues.find((record.topic, record.queue_id))
+        queue = self._queues.find((record.topic, record.queue_id))
+        if queue is None and (record.commit_log_offset >= self._report.trusted_to or self._makes_all_queues):
+            try:
+                queue = self._queues.add(record.topic, record.queue_id)
+            except LocalProtocolError as e:  # the check sum is the body's only
+                _log.error("the message at %d is in no queue: %s", record.commit_log_offset, e)
+        return queue
 
     def _close_gap(self, queue: ConsumeQueue, record: RecordHeader) -> None:
         """Make the entries between a queue's last one and a message that is not the next.
@@ -296,7 +306,9 @@ class Recovery:
         if not self._gap_seen:
             self._gap_seen = True
             _log.warning("%s: entries are missing, reading the whole commit log for them", queue)
-            for earlier in LogWalk(self._commit_log, self._commit_log.first, check_crc=False):
+            for earlier in LogWalk(
+                self._commit_log, self._commit_log.first, check_crc=False, after_crash=False
+            ):
                 if earlier.commit_log_offset >= record.commit_log_offset:
                     break
                 self._restore_entry(earlier)

@@ -1,0 +1,170 @@
+"""A file system in memory that keeps after a crash only what was synced, and of the rest whatever it likes.
+
+It is the disk a store has to expect: of the pages written since the last sync any may have reached it or not, files
+made since may have no name, files removed may have it again. And it is strict where the operating system would kill
+the process: room must be allocated before it is written to.
+"""
+
+import errno
+from pathlib import Path
+from random import Random
+
+from rocket_broker.store.errors import StoreLocked
+from rocket_broker.store.files import PAGE_SIZE
+
+_ZEROS = bytes(PAGE_SIZE)
+
+
+class FaultyFileSystem:
+    """Files in memory.
+
+    Attributes:
+        free_pages: Pages that can still be allocated; None: no limit.
+        sync_error: Raised by the next syncs.
+        syncs: Paths synced so far, in order.
+        modified: When a file was last written, as a test says; 0 otherwise.
+        map_limit: What `most_maps` answers.
+    """
+
+    def __init__(self) -> None:
+        self.free_pages: int | None = None
+        self.sync_error: OSError | None = None
+        self.syncs: list[Path] = []
+        self.modified: dict[Path, int] = {}
+        self.map_limit = 1000
+        self._files: dict[Path, _File] = {}
+        self._removed: dict[Path, _File] = {}
+        self._directories: set[Path] = set()
+        self._locked: set[Path] = set()
+
+    def crash(self, random: Random) -> "FaultyFileSystem":
+        """Return what the machine finds when it is up again; this one must not be used any more."""
+        after = FaultyFileSystem()
+        after._directories = set(self._directories)
+        names = self._removed | self._files
+        for path, file in names.items():
+            if path in self._files:
+                file.check(path)
+            has_name = file.is_named if path in self._files else random.random() < 0.5
+            if has_name or random.random() < 0.5:
+                after._files[path] = file.after_crash(random)
+        return after
+
+    def make_directory(self, path: Path) -> None:
+        self._directories |= {path, *path.parents}
+
+    def names(self, path: Path) -> list[str]:
+        return sorted(
+            other.name for other in {*self._files, *self._directories} if other.parent == path != other
+        )
+
+    def size(self, path: Path) -> int | None:
+        if path in self._directories:
+            return PAGE_SIZE
+        file = self._files.get(path)
+        return len(file.content) if file is not None else None
+
+    def modified_ms(self, path: Path) -> int:
+        return self.modified.get(path, 0)
+
+    def create(self, path: Path, size: int) -> None:
+        if path in self._files:
+            raise FileExistsError(errno.EEXIST, "file exists", str(path))
+        if path.parent not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
+        self._files[path] = _File(size)
+
+    def map(self, path: Path) -> memoryview:
+        return memoryview(self._files[path].content)
+
+    def allocate(self, path: Path, start: int, length: int) -> None:
+        file = self._files[path]
+        pages = set(range(start // PAGE_SIZE, -(-(start + length) // PAGE_SIZE))) - file.allocated
+        if self.free_pages is not None:
+            if len(pages) > self.free_pages:
+                raise OSError(errno.ENOSPC, "no space left on device", str(path))
+            self.free_pages -= len(pages)
+        file.allocated |= pages
+
+    def clear(self, path: Path, start: int) -> None:
+        self._files[path].clear(start)
+
+    def sync(self, path: Path) -> None:
+        if self.sync_error is not None:
+            raise self.sync_error
+        self.syncs.append(path)
+        if path in self._files:
+            self._files[path].sync(path)
+        for removed in [removed for removed in self._removed if removed.parent in path.parents]:
+            del self._removed[removed]
+
+    def remove(self, path: Path) -> None:
+        if path in self._directories:
+            if self.names(path):
+                raise OSError(errno.ENOTEMPTY, "directory not empty", str(path))
+            self._directories.remove(path)
+        else:
+            self._removed[path] = self._files.pop(path)
+
+    def lock(self, path: Path) -> "_Lock":
+        if path in self._locked:
+            raise StoreLocked(path)
+        self._files.setdefault(path, _File(0))
+        self._locked.add(path)
+        return _Lock(self._locked, path)
+
+    def most_maps(self) -> int:
+        return self.map_limit
+
+
+class _File:
+    """One file.
+
+    Attributes:
+        content: What a process sees.
+        durable: What is on the disk for sure.
+        allocated: Numbers of the pages that have room.
+        is_named: Whether its name is on the disk.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.content = bytearray(size)
+        self.durable = bytes(size)
+        self.allocated: set[int] = set()
+        self.is_named = False
+
+    def sync(self, path: Path) -> None:
+        self.check(path)
+        self.durable = bytes(self.content)
+        self.is_named = True
+
+    def clear(self, start: int) -> None:
+        self.content[start:] = bytes(len(self.content) - start)
+        self.durable = self.durable[:start] + bytes(len(self.durable) - start)
+        self.allocated = {page for page in self.allocated if page * PAGE_SIZE < start}
+
+    def check(self, path: Path) -> None:
+        """See that only allocated pages were written to."""
+        for page, start in enumerate(range(0, len(self.content), PAGE_SIZE)):
+            if page not in self.allocated and any(self.content[start : start + PAGE_SIZE]):
+                raise AssertionError(f"SIGBUS: page {page} of {path} was written to without room for it")
+
+    def after_crash(self, random: Random) -> "_File":
+        after = _File(len(self.content))
+        for page, start in enumerate(range(0, len(self.content), PAGE_SIZE)):
+            survivor = self.content if random.random() < 0.5 else self.durable
+            after.content[start : start + PAGE_SIZE] = survivor[start : start + PAGE_SIZE]
+            if any(after.content[start : start + PAGE_SIZE]):
+                after.allocated.add(page)
+        after.durable = bytes(after.content)
+        after.is_named = True
+        return after
+
+
+class _Lock:
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)

@@ -1,0 +1,322 @@
+"""When what was stored comes to the disk."""
+
+import asyncio
+import errno
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.store import FlushDiskType, MessageStore, PutStatus, StoreClosed
+from rocket_broker.store.files import PAGE_SIZE
+from streamkit.testing.virtual_time import VirtualTime
+from tests.store.disk import Disk, FakeClock, bodies, log_file, message, queue_file, stop
+from tests.store.faulty_file_system import FaultyFileSystem
+
+SYNC = FlushDiskType.SYNC_FLUSH
+
+
+class Recording(FaultyFileSystem):
+    """A faulty file system that can hold syncs back.
+
+    Attributes:
+        may_sync: Syncs wait for it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+
+    def sync(self, path: Path) -> None:
+        self.may_sync.wait()
+        super().sync(path)
+
+    def number(self, path: Path) -> int:
+        """Return how often a file was synced."""
+        return self.syncs.count(path)
+
+
+@pytest.fixture
+def files() -> Recording:
+    """The file system of `disk`."""
+    return Recording()
+
+
+@pytest.fixture
+def time() -> Iterator[VirtualTime]:
+    """The time of the test."""
+    with VirtualTime() as time:
+        yield time
+
+
+@pytest.fixture
+def disk(files: Recording, time: VirtualTime) -> Iterator[Disk]:
+    """A faulty disk in virtual time."""
+    disk = Disk(files, Path("/store"), time.clock)
+    yield disk
+    files.may_sync.set()
+    disk.close()
+
+
+def started(disk: Disk, time: VirtualTime, **settings: object) -> MessageStore:
+    """Return a store that flushes in the background."""
+    store = disk.open(**settings)
+    time.run(store.start())
+    return store
+
+
+# ASYNC_FLUSH
+
+
+def test_some_pages_are_flushed_after_half_a_second(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """Four pages of 4 KiB are worth a flush; fewer wait up to ten seconds."""
+    store = started(disk, time)
+    store.put(message())
+    time.advance(1)
+    assert files.number(log_file(disk)) == 1
+    store.put(message(body=b"x" * 3 * PAGE_SIZE))
+    time.advance(8)
+    assert files.number(log_file(disk)) == 1
+    store.put(message(body=b"x" * PAGE_SIZE))
+    time.advance(0.6)
+    assert files.number(log_file(disk)) == 2
+    time.run(store.stop())
+
+
+def test_a_single_byte_is_flushed_after_ten_seconds(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """However little there is, it does not wait longer."""
+    store = started(disk, time)
+    store.put(message())
+    time.advance(1)
+    store.put(message())
+    time.advance(11)
+    assert files.number(log_file(disk)) == 2
+    time.run(store.stop())
+
+
+def test_an_idle_store_has_no_timers(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """When all is on the disk nothing happens any more."""
+    store = started(disk, time)
+    store.put(message())
+    time.advance(200)
+    syncs = len(files.syncs)
+    time.advance(100_000)
+    assert len(files.syncs) == syncs
+    time.run(store.stop())
+
+
+def test_queues_are_flushed_with_two_new_pages(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """A queue's entries are synced each second when they fill pages, and all queues once a minute."""
+    store = started(
+        disk, time, mapped_file_size_consume_queue=20 * 2000, mapped_file_size_commit_log=2**20
+    )
+    for _ in range(2 * PAGE_SIZE // 20):
+        store.put(message())
+    store.put(message())
+    time.advance(2)
+    assert files.number(queue_file(disk)) == 1
+    store.put(message(queue_id=1))
+    time.advance(2)
+    assert files.number(queue_file(disk, "orders", 1)) == 0
+    time.advance(60)
+    assert files.number(queue_file(disk, "orders", 1)) == 1
+    time.run(store.stop())
+
+
+def test_the_mark_moves_once_a_minute(disk: Disk, time: VirtualTime) -> None:
+    """Recovery begins where the log stood at the last thorough flush."""
+    store = started(disk, time)
+    store.put(message())
+    marked = store.max_commit_log_offset
+    time.advance(61)
+    store.put(message())
+    report = disk.crash().store().load()
+    assert report.trusted_to == marked
+    time.run(store.stop())
+
+
+def test_the_mark_moves_after_so_many_bytes(disk: Disk, time: VirtualTime) -> None:
+    """A busy store does not wait for the minute: recovery has little to read."""
+    store = started(disk, time, flush_consume_queue_thorough_bytes=1000)
+    for _ in range(20):
+        store.put(message())
+    marked = store.max_commit_log_offset
+    time.advance(2)
+    report = disk.crash().store().load()
+    assert report.trusted_to == marked
+    time.run(store.stop())
+
+
+def test_the_checkpoint_has_apaches_timestamps(disk: Disk, time: VirtualTime) -> None:
+    """The first three numbers are what Apache's brokers look for."""
+    store = started(disk, time)
+    time.advance(5)
+    now = time.clock.now_ms()
+    store.put(message(keys="k"))
+    time.advance(61)
+    store.put(message(keys="k"))
+    checkpoint = disk.bytes_of(disk.root / "checkpoint")
+    assert struct.unpack_from(">qqq", checkpoint) == (now, now, now)
+    time.run(store.stop())
+
+
+def test_stopping_flushes_everything(disk: Disk, time: VirtualTime) -> None:
+    """After an orderly end the machine may die."""
+    store = started(disk, time)
+    for number in range(10):
+        store.put(message(body=b"%d" % number, queue_id=number % 3))
+    time.run(store.stop())
+    disk = disk.crash()
+    store = disk.store()
+    report = store.load()
+    assert (report.ended_in_order, report.records) == (True, 0)
+    assert bodies(store) == [b"0", b"3", b"6", b"9"]
+    disk.close()
+
+
+def test_under_async_flush_nobody_waits(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """The answer does not depend on the disk."""
+    store = started(disk, time)
+    files.may_sync.clear()
+    assert time.run(store.await_flush(store.put(message()))) is PutStatus.OK
+    files.may_sync.set()
+    time.run(store.stop())
+
+
+def test_a_store_is_loaded_before_it_is_started(disk: Disk, time: VirtualTime) -> None:
+    """Starting comes second."""
+    with pytest.raises(StoreClosed, match="is not open"):
+        time.run(disk.store().start())
+
+
+# SYNC_FLUSH
+
+
+def test_all_who_wait_share_one_fsync(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """Group commit: a hundred senders of one moment cost the disk one flush, and their messages are on it."""
+    store = started(disk, time, flush_disk_type=SYNC)
+
+    async def main() -> list[PutStatus]:
+        waiting = [store.await_flush(store.put(message(body=b"%d" % number))) for number in range(100)]
+        return await asyncio.gather(*waiting)
+
+    assert set(time.run(main())) == {PutStatus.OK}
+    assert files.number(log_file(disk)) == 1
+    assert len(bodies(disk.crash().open())) == 100
+    time.run(store.stop())
+
+
+def test_who_comes_during_a_flush_waits_for_the_next(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """A flush that began before the message was stored says nothing about it."""
+    store = started(disk, time, flush_disk_type=SYNC)
+
+    async def main() -> None:
+        files.may_sync.clear()
+        first = asyncio.create_task(store.await_flush(store.put(message())))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = asyncio.create_task(store.await_flush(store.put(message())))
+        await asyncio.sleep(0)
+        files.may_sync.set()
+        assert await asyncio.gather(first, second) == [PutStatus.OK, PutStatus.OK]
+
+    time.run(main())
+    assert files.number(log_file(disk)) == 2
+    time.run(store.stop())
+
+
+def test_a_message_can_do_without(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """The property WAIT=false means that the sender does not wait for the disk."""
+    store = started(disk, time, flush_disk_type=SYNC)
+    files.may_sync.clear()
+    assert time.run(store.await_flush(store.put(message(wait_store_ok=False)))) is PutStatus.OK
+    files.may_sync.set()
+    time.run(store.stop())
+
+
+def test_a_message_refused_waits_for_nothing(disk: Disk, time: VirtualTime) -> None:
+    """Its status is its answer."""
+    store = started(disk, time, flush_disk_type=SYNC)
+    assert time.run(store.await_flush(store.put(message("..")))) is PutStatus.MESSAGE_ILLEGAL
+    time.run(store.stop())
+
+
+def test_a_slow_disk_is_not_waited_for_for_ever(files: Recording) -> None:
+    """After the timeout the sender is told that the message is stored but perhaps not on the disk."""
+    disk = Disk(files, Path("/store"), FakeClock())
+    store = disk.open(flush_disk_type=SYNC, sync_flush_timeout=10)
+
+    async def main() -> None:
+        await store.start()
+        files.may_sync.clear()
+        assert await store.await_flush(store.put(message())) is PutStatus.FLUSH_DISK_TIMEOUT
+        files.may_sync.set()
+        assert await store.await_flush(store.put(message())) is PutStatus.OK
+        await store.stop()
+
+    asyncio.run(main())
+
+
+# A disk that fails
+
+
+def test_a_failed_fsync_closes_the_store_to_messages(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """Nobody knows what is on the disk then: the waiting are told, and nothing more is taken."""
+    store = started(disk, time, flush_disk_type=SYNC)
+    files.sync_error = OSError(errno.EIO, "input/output error")
+    assert time.run(store.await_flush(store.put(message(body=b"1")))) is PutStatus.FLUSH_DISK_TIMEOUT
+    files.sync_error = None
+    assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert bodies(store) == [b"1"]
+    time.run(store.stop())
+    assert disk.file_system.size(disk.root / "abort") is not None
+
+
+def test_a_failed_fsync_at_the_end_is_no_orderly_end(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """The next start does not trust what could not be flushed."""
+    store = started(disk, time)
+    store.put(message(body=b"1"))
+    files.sync_error = OSError(errno.EIO, "input/output error")
+    time.run(store.stop())
+    files.sync_error = None
+    store = disk.store()
+    assert not store.load().ended_in_order
+    stop(store)
+
+
+# A full disk
+
+
+def test_a_full_disk_refuses_messages_and_nothing_else(files: Recording, disk: Disk) -> None:
+    """The status says so, what is there stays readable, and with room messages are taken again."""
+    store = disk.open()
+    files.free_pages = 20
+    stored = 0
+    while (result := store.put(message(body=b"%d" % stored, queue_id=stored % 7, keys="k"))).status is PutStatus.OK:
+        stored += 1
+        assert stored < 2000
+    assert result.status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert sum(len(bodies(store, "orders", queue_id)) for queue_id in range(7)) == stored
+    files.free_pages = None
+    assert store.put(message()).status is PutStatus.OK
+    store = disk.kill().store()
+    report = store.load()
+    assert report.torn == ""
+    assert sum(len(bodies(store, "orders", queue_id)) for queue_id in range(7)) == stored + 1
+
+
+@pytest.mark.parametrize("pages", range(12))
+def test_wherever_the_room_ends_nothing_is_half_stored(disk: Disk, files: Recording, pages: int) -> None:
+    """Log, queue and index get their room before anything is written: a message is in all of them or in none."""
+    store = disk.open()
+    files.free_pages = pages
+    results = [store.put(message("t%d" % number, keys="k%d" % number)) for number in range(6)]
+    stored = [number for number, result in enumerate(results) if result.status is PutStatus.OK]
+    for number in range(6):
+        found = len(store.query("t%d" % number, "k%d" % number, 9, 0, 2**62))
+        assert (found, store.max_offset("t%d" % number, 0)) == ((1, 1) if number in stored else (0, 0))
+    ends = [results[number].commit_log_offset + results[number].size for number in stored]
+    assert store.max_commit_log_offset == (ends[-1] if ends else 0)

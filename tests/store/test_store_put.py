@@ -1,0 +1,209 @@
+"""Storing a message."""
+
+import asyncio
+import zlib
+
+import pytest
+
+from rocket_broker.store import PutResult, PutStatus
+from rocket_remoting.record import BLANK_MAGIC, MAGIC_V1, decode_record, peek_record, read_size_and_magic
+from rocket_remoting.sys_flag import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+from tests.store.disk import LOG_FILE_SIZE, Disk, message
+
+
+def test_a_stored_message_is_readable_at_once(disk: Disk) -> None:
+    """What is put is got in the same step, field by field as it was given."""
+    store = disk.open()
+    given = message(
+        "orders",
+        3,
+        b"\x00\x01body",
+        properties={"TAGS": "red", "KEYS": "a b"},
+        flag=-7,
+        sys_flag=0,
+        born_timestamp=123,
+        born_host=("10.0.0.1", 1234),
+        store_host=("10.0.0.2", 10911),
+        reconsume_times=2,
+        prepared_transaction_offset=99,
+    )
+    result = store.put(given)
+    (record,) = store.get("orders", 3, 0, 32, 10_000).records
+    stored = decode_record(record)
+    assert result == PutResult(PutStatus.OK, 0, len(record), 0, disk.clock.now)
+    assert (stored.topic, stored.queue_id, stored.body) == ("orders", 3, b"\x00\x01body")
+    assert stored.properties == {"TAGS": "red", "KEYS": "a b"}
+    assert (stored.flag, stored.born_timestamp, stored.reconsume_times) == (-7, 123, 2)
+    assert (stored.born_host, stored.store_host) == (("10.0.0.1", 1234), ("10.0.0.2", 10911))
+    assert stored.prepared_transaction_offset == 99
+    assert stored.store_timestamp == disk.clock.now
+    assert stored.body_crc == zlib.crc32(b"\x00\x01body") & 0x7FFFFFFF
+
+
+def test_offsets_count_per_queue_and_bytes_in_the_log(disk: Disk) -> None:
+    """Queue offsets are dense in each queue, commit log offsets follow one another."""
+    store = disk.open()
+    results = [store.put(message(queue_id=number % 2)) for number in range(6)]
+    assert [result.queue_offset for result in results] == [0, 0, 1, 1, 2, 2]
+    ends = [result.commit_log_offset + result.size for result in results]
+    assert [result.commit_log_offset for result in results] == [0, *ends[:-1]]
+    assert store.max_commit_log_offset == ends[-1]
+    assert (store.max_offset("orders", 0), store.max_offset("orders", 1)) == (3, 3)
+
+
+def test_a_record_is_never_split_between_files(disk: Disk) -> None:
+    """What does not fit into a file begins the next; a blank with the rest's length fills the first."""
+    store = disk.open()
+    first = store.put(message(body=b"x" * (LOG_FILE_SIZE - 300)))
+    second = store.put(message(body=b"y" * 300))
+    assert second.commit_log_offset == LOG_FILE_SIZE
+    log = disk.bytes_of(disk.root / "commitlog" / f"{0:020d}")
+    assert read_size_and_magic(log, first.size) == (LOG_FILE_SIZE - first.size, BLANK_MAGIC)
+    assert [len(record) for record in store.get("orders", 0, 0, 9, 99_999).records] == [
+        first.size,
+        second.size,
+    ]
+
+
+@pytest.mark.parametrize("spare", range(7, 10))
+def test_eight_bytes_stay_free_behind_a_record(disk: Disk, spare: int) -> None:
+    """A record that would leave fewer bytes than a blank needs goes to the next file, as with Apache's broker."""
+    store = disk.open()
+    overhead = store.put(message(body=b"")).size
+    fitting = LOG_FILE_SIZE - overhead - overhead - spare
+    result = store.put(message(body=b"x" * fitting))
+    assert result.commit_log_offset == (LOG_FILE_SIZE if spare < 8 else overhead)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_body_may_be_any_bytes(disk: Disk, kind: type) -> None:
+    """A body need not be copied out of the request it came in."""
+    store = disk.open()
+    store.put(message(body=kind(b"abc")))
+    assert decode_record(store.get("orders", 0, 0, 1, 999).records[0]).body == b"abc"
+
+
+@pytest.mark.parametrize(
+    ("born", "stored", "flags"),
+    [
+        ("10.0.0.1", "10.0.0.2", 0),
+        ("::1", "10.0.0.2", BORN_HOST_V6),
+        ("10.0.0.1", "fe80::2", STORE_HOST_V6),
+        ("::1", "fe80::2", BORN_HOST_V6 | STORE_HOST_V6),
+    ],
+)
+def test_host_flags_follow_the_hosts(disk: Disk, born: str, stored: str, flags: int) -> None:
+    """The flags for IPv6 are those of the hosts given, whatever the client claimed."""
+    store = disk.open()
+    claimed = BORN_HOST_V6 | STORE_HOST_V6
+    store.put(message(born_host=(born, 1), store_host=(stored, 2), sys_flag=claimed))
+    header = peek_record(store.get("orders", 0, 0, 1, 999).records[0])
+    assert (header.sys_flag, header.born_host, header.store_host) == (flags, (born, 1), (stored, 2))
+
+
+@pytest.mark.parametrize(
+    ("refused", "status"),
+    [
+        (message(body=b"x" * 1001), PutStatus.MESSAGE_ILLEGAL),
+        (message(properties=b"k\x01" + b"v" * 32766), PutStatus.PROPERTIES_SIZE_EXCEEDED),
+        (message(properties=b"k\x01v\0v\x02"), PutStatus.MESSAGE_ILLEGAL),
+        (message("a/b", sys_flag=TRANSACTION_PREPARED), PutStatus.MESSAGE_ILLEGAL),
+        (message("t" * 128), PutStatus.MESSAGE_ILLEGAL),
+        (message("é" * 64), PutStatus.MESSAGE_ILLEGAL),
+        (message("../../etc"), PutStatus.MESSAGE_ILLEGAL),
+        (message(".."), PutStatus.MESSAGE_ILLEGAL),
+        (message(""), PutStatus.MESSAGE_ILLEGAL),
+        (message("a\0b"), PutStatus.MESSAGE_ILLEGAL),
+        (message(queue_id=-1), PutStatus.MESSAGE_ILLEGAL),
+        (message(queue_id=2**31), PutStatus.MESSAGE_ILLEGAL),
+        (message(flag=2**31), PutStatus.MESSAGE_ILLEGAL),
+        (message(born_timestamp=2**63), PutStatus.MESSAGE_ILLEGAL),
+        (message(tags_code=2**63), PutStatus.MESSAGE_ILLEGAL),
+        (message(born_host=("localhost", 1)), PutStatus.MESSAGE_ILLEGAL),
+        (message(born_host=("10.0.0.1", 2**31)), PutStatus.MESSAGE_ILLEGAL),
+    ],
+    ids=lambda value: value.name if isinstance(value, PutStatus) else "",
+)
+def test_a_refused_message_leaves_no_trace(disk: Disk, refused: object, status: PutStatus) -> None:
+    """What cannot be a record is refused with its status, and the next message is stored as if it had not been."""
+    store = disk.open(max_message_size=1000)
+    before = store.put(message())
+    assert store.put(refused).status is status  # type: ignore[arg-type]
+    after = store.put(message())
+    assert after.commit_log_offset == before.commit_log_offset + before.size
+    assert after.queue_offset == 1
+    log = disk.bytes_of(disk.root / "commitlog" / f"{0:020d}")
+    assert read_size_and_magic(log, after.commit_log_offset) == (after.size, MAGIC_V1)
+
+
+def test_a_message_larger_than_a_file_is_refused(disk: Disk) -> None:
+    """A record that no file can hold is illegal, and the log goes on where it was."""
+    store = disk.open()
+    assert store.put(message(body=b"x" * LOG_FILE_SIZE)).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put(message()).commit_log_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("transaction", "in_queue"),
+    [(0, True), (TRANSACTION_PREPARED, False), (TRANSACTION_COMMIT, True), (TRANSACTION_ROLLBACK, False)],
+)
+def test_prepared_and_rolled_back_messages_are_in_no_queue(
+    disk: Disk, transaction: int, in_queue: bool
+) -> None:
+    """They are in the log, with queue offset 0, and no consumer sees them."""
+    store = disk.open()
+    result = store.put(message(sys_flag=transaction))
+    assert (result.status, result.queue_offset) == (PutStatus.OK, 0)
+    assert store.max_offset("orders", 0) == int(in_queue)
+    assert store.message_at(result.commit_log_offset) is not None
+
+
+def test_put_all_stores_one_after_the_other(disk: Disk) -> None:
+    """A batch has a result for each message."""
+    store = disk.open()
+    results = store.put_all([message(body=b"a"), message(body=b"b")])
+    assert [result.queue_offset for result in results] == [0, 1]
+
+
+def test_listeners_hear_of_each_message(disk: Disk) -> None:
+    """They are called in the step in which the message is stored, when it can be read already."""
+    store = disk.open()
+    heard: list[tuple[object, ...]] = []
+
+    def listener(topic: str, queue_id: int, queue_offset: int, tags_code: int, stored_at: int) -> None:
+        found = store.get(topic, queue_id, queue_offset, 1, 999).records
+        heard.append((topic, queue_id, queue_offset, tags_code, stored_at, len(found)))
+
+    store.arrival_listeners.append(listener)
+    store.put(message(queue_id=1, tags_code=77))
+    store.put(message(sys_flag=TRANSACTION_PREPARED))
+    assert heard == [("orders", 1, 0, 77, disk.clock.now, 1)]
+
+
+def test_a_failing_listener_spoils_nothing(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """The message is stored and the other listeners are called."""
+    store = disk.open()
+    heard: list[int] = []
+
+    def failing(topic: str, queue_id: int, queue_offset: int, tags_code: int, stored_at: int) -> None:
+        raise RuntimeError("no")
+
+    store.arrival_listeners += [failing, lambda *arrival: heard.append(arrival[2])]
+    assert store.put(message()).status is PutStatus.OK
+    assert heard == [0]
+    assert "an arrival listener failed" in caplog.text
+
+
+def test_a_stopped_store_takes_nothing(disk: Disk) -> None:
+    """Before it is loaded and after it was stopped a store refuses messages."""
+    store = disk.store()
+    assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    store.load()
+    asyncio.run(store.stop())
+    assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
