@@ -172,10 +172,15 @@ class StreamSettings(BaseSettings):
 
     def binding(self, name: str) -> BindingProperties:
         """The settings of the binding of that name, in any case; a destination it lacks is its name."""
-        found = next((b for known, b in self.bindings.items() if uniform(known) == uniform(name)), None)
-        if found is None:
+        known = self.configured_name(name)
+        if known is None:
             return self.default.model_copy(update={"destination": name})
+        found = self.bindings[known]
         return found if found.destination else found.model_copy(update={"destination": name})
+
+    def configured_name(self, name: str) -> str | None:
+        """How settings spell the binding of that name, or None when they do not mention it."""
+        return next((known for known in self.bindings if uniform(known) == uniform(name)), None)
 
 
 class EnvironmentSource(PydanticBaseSettingsSource):

@@ -10,7 +10,15 @@ A limit counts only when the setting is given a value other than its default, or
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
+
+from streamkit.config.relaxed import uniform
+
+HIDDEN = "******"
+"""What is shown for a secret."""
+
+_SECRET_NAMES = ("password", "secret", "secretkey", "accesskey", "token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +53,8 @@ Limit: TypeAlias = Accepted | Rejected
 def limit_of(field: FieldInfo) -> Limit | None:
     """What the field says about itself; None: it is honoured."""
     return next((note for note in field.metadata if isinstance(note, Accepted | Rejected)), None)
+
+
+def is_secret(name: str, annotation: object) -> bool:
+    """Whether the value of the field so called is to be shown to nobody."""
+    return annotation is SecretStr or uniform(name).endswith(_SECRET_NAMES)

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import format_key, kebab, parse_key
 from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table
-from streamkit.config.support import Accepted, Limit, Rejected, limit_of
+from streamkit.config.support import HIDDEN, Accepted, Limit, Rejected, is_secret, limit_of
 from streamkit.config.tree import RawTree
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
@@ -77,11 +77,12 @@ def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationEr
         if source is None or details["type"] == "missing":
             yield ConfigurationError(f"{known} is not set: {_expectation(details)}", key=known)
             continue
-        shown = "******" if _is_secret(tree.section, location) else str(source)
+        secret = _is_secret(tree.section, location)
+        shown = HIDDEN if secret else str(source)
         yield ConfigurationError(
             f"{source.origin}: {source.key}={shown}: {_expectation(details)}",
             key=source.key,
-            value=None if shown == "******" else source.value,
+            value=None if secret else source.value,
             origin=str(source.origin),
         )
 
@@ -99,10 +100,11 @@ def _key_of(tree: RawTree, location: Location) -> str:
 def _rejections(tree: RawTree) -> Iterator[ConfigurationError]:
     for value, limit in _limited(tree):
         if isinstance(limit, Rejected):
+            shown = HIDDEN if is_secret(value.key, None) else str(value)
             yield ConfigurationError(
-                f"{value.origin}: {value.key}={value} is not supported: {limit.reason}",
+                f"{value.origin}: {value.key}={shown} is not supported: {limit.reason}",
                 key=value.key,
-                value=value.value,
+                value=shown,
                 origin=str(value.origin),
                 suggestion=limit.reason,
             )
@@ -139,7 +141,10 @@ def _applies(limit: Limit, known: Field, value: Value) -> bool:
 
 
 def _is_secret(section: Section, location: Location) -> bool:
-    return any(isinstance(f.shape, Leaf) and f.shape.type is SecretStr for f in _fields_on(section, location))
+    return any(
+        is_secret(known.name, known.shape.type if isinstance(known.shape, Leaf) else None)
+        for known in _fields_on(section, location)
+    )
 
 
 def _fields_on(section: Section, location: Location) -> Iterator[Field]:
