@@ -48,9 +48,3 @@ def uniform_key(text: str) -> Segments:
 def kebab(name: str) -> str:
     """The name as the documentation spells it: `max-attempts` of `max_attempts` or `maxAttempts`."""
     return _CAMEL_HUMP.sub("-", name).replace("_", "-").lower()
-
-
-def environment_names(text: str) -> tuple[str, str]:
-    """The environment variables that may carry the key: dashes dropped, as Spring Boot does, or as `_`."""
-    joined = "_".join(parse_key(text))
-    return joined.replace("-", "").upper(), joined.replace("-", "_").upper()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streamkit.config.origin import Origin, Scalar, Value
-from streamkit.config.relaxed import Segments, environment_names, format_key, parse_key, uniform
+from streamkit.config.relaxed import Segments, format_key, parse_key, uniform, uniform_key
 from streamkit.errors import ConfigurationError
 
 
@@ -74,20 +74,24 @@ class EnvironmentVariables:
             name: Value(value, Origin(f"environment variable {name}"), name)
             for name, value in variables.items()
         }
-        self._upper = {name.upper(): value for name, value in self._values.items()}
+        self._by_letters: dict[str, list[str]] = {}
+        for name in variables:
+            self._by_letters.setdefault(_letters(name), []).append(name)
 
     def get(self, key: str) -> Value | None:
         """The value of `key`, itself a variable's name or spelt as one; None when no variable sets it."""
         if key in self._values:
             return self._values[key]
-        dropped, underscored = environment_names(key)
-        return self._upper.get(dropped) or self._upper.get(underscored)
+        segments = uniform_key(key)
+        for name in self._by_letters.get(_letters(key), ()):
+            if _without_prefix(_words(name), segments) == ():
+                return self._values[name]
+        return None
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
         """The variables whose names start as the prefix does; their other words are left to be understood."""
         for name, value in self._values.items():
-            words = tuple(word for word in name.lower().split("_") if word)
-            rest = _without_prefix(words, prefix)
+            rest = _without_prefix(_words(name), prefix)
             if rest:
                 yield Entry(rest, value, loose=True)
 
@@ -117,12 +121,21 @@ def _without_prefix(words: Segments, prefix: Segments) -> Segments | None:
     position = 0
     for segment in prefix:
         taken = ""
-        while len(taken) < len(segment) and position < len(words):
+        wanted = _letters(segment)
+        while len(taken) < len(wanted) and position < len(words):
             taken += words[position]
             position += 1
-        if taken != uniform("".join(character for character in segment if character.isalnum())):
+        if taken != wanted:
             return None
     return words[position:]
+
+
+def _words(name: str) -> Segments:
+    return tuple(word for word in name.lower().split("_") if word)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
 
 
 def table_source(name: str, table: Mapping[str, Scalar], place: str) -> KeyedSource:

@@ -64,7 +64,7 @@ def validate(tree: RawTree, model: type[M]) -> Bound[M]:
     except ValidationError as error:
         problems.extend(errors_of(tree, error))
     if problems:
-        raise ConfigurationErrors(_without_duplicates(problems))
+        raise ConfigurationErrors(_in_order(problems))
     return Bound(value, tree.origins, tuple(_warnings(tree)))
 
 
@@ -163,6 +163,11 @@ def _fields_on(section: Section, location: Location) -> Iterator[Field]:
             shape = shape.item
 
 
-def _without_duplicates(problems: list[ConfigurationError]) -> list[ConfigurationError]:
-    """One wrong default is wrong for every binding, but is told once."""
-    return list({str(problem): problem for problem in problems}.values())
+def _in_order(problems: list[ConfigurationError]) -> list[ConfigurationError]:
+    """The problems in the order of the files, each once: a wrong default is wrong for every binding."""
+    return sorted({str(problem): problem for problem in problems}.values(), key=_place)
+
+
+def _place(problem: ConfigurationError) -> tuple[str, int]:
+    place, _, line = (problem.origin or "").rpartition(":")
+    return (place, int(line)) if line.isdigit() else (problem.origin or "", 0)

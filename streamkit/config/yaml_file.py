@@ -10,12 +10,15 @@ from streamkit.config.origin import Origin, Scalar, Value, scalar_text
 from streamkit.config.relaxed import Segments, format_key, parse_key
 from streamkit.errors import ConfigurationError
 
+_MERGE = "tag:yaml.org,2002:merge"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
 
 class _Loader(yaml.SafeLoader):
     """YAML's safe types; dates stay text, settings know better what they are."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own class-level table, with one type left out
-        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
@@ -85,6 +88,8 @@ def _leaves(loader: _Loader, node: yaml.Node, path: Segments) -> Iterator[tuple[
 def _refuse_duplicates(loader: _Loader, node: yaml.MappingNode) -> None:
     seen: set[Scalar] = set()
     for key_node, _ in node.value:
+        if key_node.tag == _MERGE:
+            continue
         key = _scalar(loader, key_node)
         if key in seen:
             raise yaml.MarkedYAMLError(

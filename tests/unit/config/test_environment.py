@@ -1,0 +1,212 @@
+"""Where settings come from, and which of them win."""
+
+import pytest
+
+from streamkit.config.environment import Environment
+from streamkit.errors import ConfigurationError
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes files below a directory, and loads an environment from there."""
+
+    class Files:
+        directory = tmp_path
+
+        def write(self, name, text):
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+
+        def load(self, *arguments, variables=None, **options):
+            return Environment.load(
+                directory=tmp_path, arguments=arguments, variables=variables or {}, **options
+            )
+
+    return Files()
+
+
+def test_precedence(files):
+    """Each source wins over the next weaker one, and says so with its origin."""
+    expected = []
+    files.write("application.yml", "k: yml\nprofile: 1")
+    expected.append(("yml", "application.yml:1"))
+    files.write("application.properties", "k=properties")
+    expected.append(("properties", "application.properties:1"))
+    files.write("config/application.yml", "k: config")
+    expected.append(("config", "config/application.yml:1"))
+    files.write("application-a.properties", "k=profile a")
+    expected.append(("profile a", "application-a.properties:1"))
+    files.write("application-b.properties", "\nk=profile b")
+    expected.append(("profile b", "application-b.properties:2"))
+
+    def found(*arguments, **variables):
+        value = files.load(*arguments, variables=variables, defaults={"k": "d", "only": "x"}).get("k")
+        return value.value, str(value.origin)
+
+    assert found(SPRING_PROFILES_ACTIVE="a,b") == expected[4]
+    assert found(SPRING_PROFILES_ACTIVE="b,a") == expected[3]
+    assert found() == expected[2]
+    (files.directory / "config/application.yml").unlink()
+    assert found() == expected[1]
+    (files.directory / "application.properties").unlink()
+    assert found() == expected[0]
+    (files.directory / "application.yml").unlink()
+    assert found() == ("d", "default given in code")
+    assert found(K="v") == ("v", "environment variable K")
+    assert found(K="v", SPRING_APPLICATION_JSON='{"k": "j"}') == (
+        "j",
+        "environment variable SPRING_APPLICATION_JSON",
+    )
+    assert found("--k=arg", K="v", SPRING_APPLICATION_JSON='{"k": "j"}') == ("arg", "argument --k")
+
+
+def test_overrides_win(files):
+    """What code overrides wins over everything."""
+    environment = files.load("--k=a", overrides={"k": 5})
+    assert (environment.get("k").value, str(environment.get("k").origin)) == (5, "given in code")
+
+
+def test_nothing_is_none(files):
+    """A key nobody sets is None, or the default asked for."""
+    environment = files.load()
+    assert environment.get("missing") is None
+    assert environment.text("missing") is None
+    assert environment.text("missing", "x") == "x"
+
+
+@pytest.mark.parametrize(
+    "key", ["my.name-server", "my.nameServer", "my.name_server", "MY.NAMESERVER", "my.NAME-SERVER"]
+)
+@pytest.mark.parametrize("source", ["file", "MY_NAMESERVER", "MY_NAME_SERVER"])
+def test_relaxed_lookup(files, key, source):
+    """A setting is found by every spelling, from files and from environment variables."""
+    files.write("application.properties", "my.nameServer=x" if source == "file" else "")
+    variables = {} if source == "file" else {source: "x"}
+    assert files.load(variables=variables).text(key) == "x"
+
+
+def test_arguments(files):
+    """`--key=value` and `--key` are settings; other arguments are not ours."""
+    environment = files.load("run", "--a.b=c=d", "--flag", "-x", "--")
+    assert (environment.text("a.b"), environment.text("flag")) == ("c=d", "true")
+
+
+def test_conditional_documents(files):
+    """A document counts where its profile expression holds, and then wins over earlier ones."""
+    files.write(
+        "application.properties",
+        "k=base\n#---\nspring.config.activate.on-profile=prod & !eu\nk=prod\n"
+        "#---\nspring.config.activate.on-profile=dev, (eu & prod)\nk=other",
+    )
+    for active, expected in {
+        "": "base",
+        "prod": "prod",
+        "prod,eu": "other",
+        "dev": "other",
+        "eu": "base",
+    }.items():
+        assert files.load(f"--spring.profiles.active={active}").text("k") == expected
+
+
+def test_profiles_listed_in_a_file(files):
+    """Files may list the active profiles and include more; a stronger list replaces the first."""
+    files.write("application.yml", "spring.profiles: {active: a, include: b}")
+    assert files.load().active_profiles == ("a", "b")
+    assert files.load("--spring.profiles.active=c").active_profiles == ("c", "b")
+
+
+def test_the_default_profile(files):
+    """Where no profile is active, `default` is."""
+    files.write("application-default.yml", "k: x")
+    assert files.load().text("k") == "x"
+    assert files.load("--spring.profiles.active=y").text("k") is None
+
+
+def test_a_malformed_condition(files):
+    """A profile expression that is none names its line."""
+    files.write("application.properties", "a=1\nspring.config.activate.on-profile=(x")
+    with pytest.raises(ConfigurationError, match=r"application.properties:2: '\(x' is no profile expression"):
+        files.load()
+
+
+def test_other_places(files):
+    """Files can be read from elsewhere, in code, by argument, and in addition."""
+    files.write("application.properties", "k=here\nonly=here")
+    files.write("other/application.properties", "k=other")
+    files.write("other/special.yml", "k: special")
+    other = files.directory / "other"
+    assert files.load(config_location=other).text("k") == "other"
+    assert files.load(config_location="other/special.yml").text("k") == "special"
+    assert files.load(config_location=other).text("only") is None
+    assert files.load("--spring.config.location=other").text("k") == "other"
+    assert files.load("--spring.config.additional-location=other").text("k") == "other"
+    assert files.load("--spring.config.additional-location=other").text("only") == "here"
+    assert files.load("--spring.config.name=special", config_location=other).text("k") == "special"
+
+
+def test_a_missing_place(files):
+    """A place that is missing is an error unless it is optional."""
+    with pytest.raises(ConfigurationError, match=r"no settings file or directory .*nowhere.*optional:"):
+        files.load(config_location="nowhere")
+    assert files.load(config_location="optional:nowhere").get("k") is None
+
+
+def test_placeholders(files):
+    """Placeholders are replaced, nested and with defaults, wherever the other setting comes from."""
+    files.write("application.properties", "a=${b:${c:x}}-${d}\nd=${E}${f:}\n")
+    environment = files.load(variables={"E": "e"})
+    assert environment.text("a") == "x-e"
+    assert files.load("--c=y", variables={"E": "e"}).text("a") == "y-e"
+    assert str(environment.get("a").origin) == "application.properties:1"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("${a}", "application.yml:1: k=${a}: the placeholder ${a} leads back to itself: a → b → a"),
+        ("${k}", "application.yml:1: k=${k}: the placeholder ${k} leads back to itself: k → k"),
+        ("${z}", "application.yml:1: k=${z}: nothing sets 'z'"),
+    ],
+)
+def test_placeholders_that_lead_nowhere(files, text, expected):
+    """A cycle, and a key nobody sets, are errors that name the place."""
+    files.write("application.yml", f"k: {text}\na: ${{b}}\nb: ${{a}}")
+    with pytest.raises(ConfigurationError) as caught:
+        files.load().get("k")
+    assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '"x"'])
+def test_json_that_is_no_object(files, text):
+    """SPRING_APPLICATION_JSON has to be a JSON object."""
+    with pytest.raises(ConfigurationError, match="environment variable SPRING_APPLICATION_JSON: "):
+        files.load(variables={"SPRING_APPLICATION_JSON": text})
+
+
+def test_json_flattens(files):
+    """Nested JSON reads like nested YAML, whatever its scalars."""
+    environment = files.load('--spring.application.json={"a": {"b": [1, {"c": true}], "d.e": null}}')
+    assert environment.get("a.b[0]").value == 1
+    assert environment.get("a.b[1].c").value is True
+    assert environment.text("a.d.e") == ""
+
+
+def test_below(files):
+    """A binder's private environment wins inside, and can do without the application's."""
+    files.write(
+        "application.properties",
+        "name=app\nspring.cloud.stream.binders.one.environment.name=one\n"
+        "spring.cloud.stream.binders.one.environment.a[x.y].b=2",
+    )
+    environment = files.load(variables={"SPRING_CLOUD_STREAM_BINDERS_ONE_ENVIRONMENT_Z": "3", "OTHER": "4"})
+    prefix = "spring.cloud.stream.binders.one.environment"
+    inner = environment.below(prefix)
+    assert (inner.text("name"), inner.text("a[x.y].b"), inner.text("z"), inner.text("other")) == (
+        "one",
+        "2",
+        "3",
+        "4",
+    )
+    assert str(inner.get("name").origin) == "application.properties:2"
+    assert environment.below(prefix, inherit=False).text("other") is None

@@ -1,0 +1,32 @@
+"""One setting, many spellings."""
+
+import pytest
+
+from streamkit.config.relaxed import format_key, kebab, parse_key, uniform_key
+
+
+@pytest.mark.parametrize(
+    ("text", "segments"),
+    [
+        ("a.b-c.dE", ("a", "b-c", "dE")),
+        ("a[0].b", ("a", "0", "b")),
+        ("a[x.y].b", ("a", "x.y", "b")),
+        ("a.[x|y].b", ("a", "x|y", "b")),
+        ("NAME_SERVER", ("NAME_SERVER",)),
+    ],
+)
+def test_segments(text, segments):
+    """Dots separate; what stands in brackets is one segment."""
+    assert parse_key(text) == segments
+    assert parse_key(format_key(segments)) == segments
+
+
+def test_equal_names():
+    """Camel case, kebab case, snake case and upper case are one."""
+    spellings = ["a.nameServer", "a.name-server", "a.name_server", "A.NAME_SERVER", "a.NameServer"]
+    assert len({uniform_key(spelling) for spelling in spellings}) == 1
+
+
+def test_documented_spelling():
+    """Errors and tables show kebab case."""
+    assert kebab("maxAttempts") == kebab("max_attempts") == "max-attempts"

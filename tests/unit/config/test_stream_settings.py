@@ -1,0 +1,347 @@
+"""What `spring.cloud.stream.*` means."""
+
+import logging
+from datetime import timedelta
+from typing import Annotated
+
+import pytest
+from pydantic import AliasChoices, Field, SecretStr
+
+from streamkit.config.durations import Milliseconds, Minutes, Seconds
+from streamkit.config.environment import Environment
+from streamkit.config.extended import extended_problems
+from streamkit.config.properties_file import parse_properties
+from streamkit.config.settings import HeaderMode, SettingsModel, StreamSettings
+from streamkit.config.shape import Separator
+from streamkit.config.source import EnvironmentVariables, KeyedSource
+from streamkit.config.support import Accepted, Rejected
+from streamkit.errors import ConfigurationErrors, UnknownSetting
+
+PREFIX = "spring.cloud.stream"
+NO_INTEGER = "expected a valid integer, unable to parse string as an integer"
+AT_LEAST_1 = "greater than or equal to 1"
+
+
+def environment(text="", **variables):
+    """An environment of one .properties file and environment variables."""
+    documents = parse_properties(text, "application.properties")
+    files = [KeyedSource("application.properties", document.entries) for document in documents]
+    return Environment([EnvironmentVariables(variables), *reversed(files)])
+
+
+def load(text="", types=("rocketmq",), **variables):
+    return StreamSettings.load(environment(text, **variables), types)
+
+
+def wrong(text, **variables):
+    """The texts of all errors that loading gives."""
+    with pytest.raises(ConfigurationErrors) as caught:
+        load(text, **variables)
+    return [str(error) for error in caught.value.errors]
+
+
+def test_defaults():
+    """Without any setting everything is as Spring has it."""
+    settings = load()
+    binding = settings.binding("input")
+    assert (binding.destination, binding.group, binding.content_type) == ("input", None, None)
+    assert (binding.consumer.concurrency, binding.consumer.max_attempts) == (1, 3)
+    assert binding.consumer.back_off_initial_interval == timedelta(seconds=1)
+    assert (settings.instance_count, settings.instance_index) == (1, 0)
+    assert settings.binding_retry_interval == timedelta(seconds=30)
+
+
+def test_inheritance():
+    """A binding has what it sets, else `default.*`, else the built-in default; never the default's destination."""
+    settings = load(
+        "spring.cloud.stream.default.group=g\n"
+        "spring.cloud.stream.default.destination=nonsense\n"
+        "spring.cloud.stream.default.consumer.maxAttempts=5\n"
+        "spring.cloud.stream.default.consumer.concurrency=7\n"
+        "spring.cloud.stream.bindings.input.consumer.max-attempts=2\n"
+    )
+    known, unknown = settings.binding("input"), settings.binding("other")
+    assert (known.group, known.consumer.max_attempts, known.consumer.concurrency) == ("g", 2, 7)
+    assert (unknown.group, unknown.consumer.max_attempts, unknown.destination) == ("g", 5, "other")
+    assert known.destination == "input"
+
+
+@pytest.mark.parametrize("name", ["processIn", "PROCESSIN", "process-in"])
+def test_binding_names_are_relaxed(name):
+    """A binding is found by its name in any case."""
+    settings = load("spring.cloud.stream.bindings.processIn.group=g")
+    assert settings.binding(name).group == "g"
+    assert settings.configured_name(name) == "processIn"
+
+
+def test_environment_variables_reach_into_bindings():
+    """Words of a variable's name find the binding and the setting, whatever stands between them."""
+    settings = load(
+        "spring.cloud.stream.bindings.process-in-0.group=g\nspring.cloud.stream.bindings[my.orders].group=g",
+        SPRING_CLOUD_STREAM_BINDINGS_PROCESS_IN_0_CONSUMER_MAXATTEMPTS="9",
+        SPRING_CLOUD_STREAM_BINDINGS_MY_ORDERS_CONSUMER_MAX_ATTEMPTS="8",
+        SPRING_CLOUD_STREAM_BINDINGS_OUTPUT_DESTINATION="t",
+        SPRING_CLOUD_STREAM_DYNAMICDESTINATIONS_0="a",
+        SPRING_CLOUD_STREAM_DYNAMICDESTINATIONS_1="b",
+    )
+    assert settings.binding("process-in-0").consumer.max_attempts == 9
+    assert settings.binding("my.orders").consumer.max_attempts == 8
+    assert settings.binding("output").destination == "t"
+    assert settings.dynamic_destinations == ["a", "b"]
+    assert set(settings.bindings) == {"process-in-0", "my.orders", "output"}
+
+
+def test_lists():
+    """Lists come as one text or by index, and from the strongest source that has any of them."""
+    settings = load(
+        "spring.cloud.stream.output-bindings=a; b\n"
+        "spring.cloud.stream.dynamic-destinations[0]=x\nspring.cloud.stream.dynamic-destinations[1]=y",
+        SPRING_CLOUD_STREAM_DYNAMICDESTINATIONS_0="z",
+    )
+    assert settings.output_bindings == ["a", "b"]
+    assert settings.dynamic_destinations == ["z"]
+    assert load("spring.cloud.stream.dynamic-destinations=a, b,").dynamic_destinations == ["a", "b"]
+
+
+def test_maps_with_dots():
+    """The keys of a map of plain values may have dots."""
+    settings = load(
+        "spring.cloud.stream.bindings.input.consumer.retryable-exceptions.java.lang.X=false\n"
+        "spring.cloud.stream.bindings.input.consumer.retryable-exceptions[builtins.ValueError]=true"
+    )
+    assert settings.binding("input").consumer.retryable_exceptions == {
+        "java.lang.X": False,
+        "builtins.ValueError": True,
+    }
+
+
+@pytest.mark.parametrize("spelling", ["none", "NONE"])
+def test_enums_are_relaxed(spelling):
+    """An enum's member is found by any spelling."""
+    settings = load(f"spring.cloud.stream.bindings.output.producer.header-mode={spelling}")
+    assert settings.binding("output").producer.header_mode is HeaderMode.NONE
+
+
+def test_empty_text_is_nothing():
+    """An optional setting that is empty is not set."""
+    assert load("spring.cloud.stream.bindings.input.group=").binding("input").group is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("200", 0.2), ("1.5s", 1.5), ("10s", 10), ("2m", 120), ("PT0.5S", 0.5), (" 1h ", 3600)],
+)
+def test_durations(text, expected):
+    """A duration is a number of its own unit, or says its unit."""
+    settings = load(f"spring.cloud.stream.default.consumer.back-off-max-interval={text}")
+    assert settings.default.consumer.back_off_max_interval == timedelta(seconds=expected)
+
+
+class Units(SettingsModel):
+    milliseconds: Milliseconds = timedelta(0)
+    seconds: Seconds = timedelta(0)
+    minutes: Minutes = timedelta(0)
+    level_table: Annotated[tuple[Seconds, ...], Separator(" ")] = ()
+
+
+def test_units():
+    """Plain numbers count what their setting counts."""
+    units = environment("x.milliseconds=5\nx.seconds=5\nx.minutes=5\nx.level-table=1s 5s 1m 7").bind(
+        "x", Units
+    )
+    assert (units.milliseconds, units.seconds, units.minutes) == (
+        timedelta(milliseconds=5),
+        timedelta(seconds=5),
+        timedelta(minutes=5),
+    )
+    assert [duration.total_seconds() for duration in units.level_table] == [1, 5, 60, 7]
+
+
+def test_instance_index_from_the_platform():
+    """The index comes from INSTANCE_INDEX, else CF_INSTANCE_INDEX, unless it is set."""
+    assert load(CF_INSTANCE_INDEX="2").instance_index == 2
+    assert load(CF_INSTANCE_INDEX="2", INSTANCE_INDEX="3").instance_index == 3
+    assert load("spring.cloud.stream.instance-index=4", INSTANCE_INDEX="3").instance_index == 4
+
+
+@pytest.mark.parametrize(
+    ("key", "suggestion"),
+    [
+        ("bindings.input.consumer.max-atempts", "bindings.input.consumer.max-attempts"),
+        ("bindings.input.consumr.maxAttempts", "bindings.input.consumer.max-attempts"),
+        ("bindings.input.maxAttempts", "bindings.input.consumer.max-attempts"),
+        ("bindings.input.grup", "bindings.input.group"),
+        ("bindings.my.orders.group", "bindings[my.orders].group"),
+        ("bindings.input.consumer.concurrency.max", "bindings.input.consumer.concurrency"),
+        ("instanceCont", "instance-count"),
+        ("rocketmqq.binder.name-server", "rocketmq.binder.name-server"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_nearest(key, suggestion):
+    """A typo is told with file, line and the right key."""
+    with pytest.raises(ConfigurationErrors) as caught:
+        load(f"\nspring.cloud.stream.{key}=1")
+    (error,) = caught.value.errors
+    assert isinstance(error, UnknownSetting)
+    assert error.origin == "application.properties:2"
+    assert error.suggestion == f"spring.cloud.stream.{suggestion}"
+    assert str(error) == (
+        f"application.properties:2: unknown setting spring.cloud.stream.{key}; "
+        f"did you mean spring.cloud.stream.{suggestion}?"
+    )
+
+
+def test_an_unknown_environment_variable():
+    """A variable under our prefix that means nothing is an error too."""
+    assert wrong("", SPRING_CLOUD_STREAM_NONSENSE="1") == [
+        "environment variable SPRING_CLOUD_STREAM_NONSENSE: unknown setting SPRING_CLOUD_STREAM_NONSENSE"
+    ]
+
+
+def test_a_group_is_no_value():
+    """A value where settings are grouped is an error, an empty one is nothing."""
+    assert (
+        "unknown setting spring.cloud.stream.bindings.input.consumer"
+        in wrong("spring.cloud.stream.bindings.input.consumer=x")[0]
+    )
+    assert load("spring.cloud.stream.bindings.input.consumer=").bindings["input"].consumer.max_attempts == 3
+
+
+def test_a_wrong_value_says_what_is_expected():
+    """A wrong value is told with file, line, key, value and expectation, a wrong default once."""
+    assert wrong(
+        "spring.cloud.stream.default.consumer.concurrency=zero\n"
+        "spring.cloud.stream.bindings.a.consumer.max-attempts=0\n"
+        "spring.cloud.stream.bindings.b.group=g\n"
+    ) == [
+        f"application.properties:1: {PREFIX}.default.consumer.concurrency=zero: {NO_INTEGER}",
+        f"application.properties:2: {PREFIX}.bindings.a.consumer.max-attempts=0: expected {AT_LEAST_1}",
+    ]
+    assert wrong("spring.cloud.stream.binding-retry-interval=soon")[0].endswith("or a number of s")
+
+
+def test_all_errors_come_together():
+    """Unknown keys, wrong values, broken placeholders and rejected settings are one report."""
+    errors = wrong(
+        "spring.cloud.stream.x=1\nspring.cloud.stream.instance-count=a\n"
+        "spring.cloud.stream.default.group=${nobody}\nspring.cloud.stream.default.consumer.batch-mode=true"
+    )
+    assert len(errors) == 4
+    with pytest.raises(ConfigurationErrors, match=r"^1 setting is wrong:\n  - application\.properties:1: "):
+        load("spring.cloud.stream.x=1")
+
+
+def test_a_rejected_setting_says_what_to_do():
+    """What is not done stops the start, unless it says the default anyway."""
+    key = "spring.cloud.stream.bindings.input.consumer.retry-template-name"
+    (error,) = wrong(f"{key}=t")
+    assert error.startswith(
+        f"application.properties:1: {key}=t is not supported: there are no retry templates;"
+    )
+    assert load("spring.cloud.stream.default.consumer.batch-mode=false").default.consumer.batch_mode is False
+    assert wrong("spring.cloud.stream.default.producer.header-mode=embedded-headers")
+    assert wrong("spring.cloud.stream.default.producer.poller.fixed-delay=10")
+
+
+def test_a_setting_without_effect_warns_once(caplog):
+    """What has no meaning here is warned about, once for an environment."""
+    loaded = environment("spring.cloud.stream.override-cloud-connectors=true")
+    with caplog.at_level(logging.WARNING):
+        StreamSettings.load(loaded)
+        StreamSettings.load(loaded)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "application.properties:1: spring.cloud.stream.override-cloud-connectors has no effect: "
+        "Cloud Foundry has no part here"
+    )
+    assert len(loaded.warnings) == 1
+
+
+class Push(SettingsModel):
+    orderly: bool = False
+
+
+class Consumer(SettingsModel):
+    push: Push = Push()
+    subscription: str | None = Field(default=None, validation_alias=AliasChoices("subscription", "tags"))
+    use_tls: bool = Field(default=False, alias="useTLS")
+    secret_key: SecretStr | None = None
+    vip: Annotated[bool, Accepted("no such channel")] = False
+    trans: Annotated[bool, Rejected("write no transactions")] = False
+
+
+class Producer(SettingsModel):
+    size: int = 1
+
+
+def test_extended_settings():
+    """A binder's own settings of a binding come from its defaults and, stronger, the binding."""
+    loaded = environment(
+        "spring.cloud.stream.rocketmq.default.consumer.push.orderly=true\n"
+        "spring.cloud.stream.rocketmq.default.consumer.tags=a\n"
+        "spring.cloud.stream.rocketmq.bindings.input.consumer.subscription=b\n"
+        "spring.cloud.stream.rocketmq.bindings.input.consumer.useTls=true\n"
+    )
+    consumer = loaded.bind_extended("rocketmq", "INPUT", "consumer", Consumer)
+    assert (consumer.push.orderly, consumer.subscription, consumer.use_tls) == (True, "b", True)
+    assert loaded.bind_extended("rocketmq", "other", "consumer", Consumer).subscription == "a"
+    bound = loaded.explain_extended("rocketmq", "input", "consumer", Consumer)
+    assert str(bound.origins["push", "orderly"].origin) == "application.properties:1"
+
+
+def test_problems_of_bindings_that_are_not_made():
+    """A typo is wrong wherever it stands, also in the settings of a binding nobody makes."""
+    loaded = environment(
+        "spring.cloud.stream.rocketmq.bindings.other.consumer.push.ordely=true\n"
+        "spring.cloud.stream.rocketmq.bindings.other.producer.size=big\n"
+        "spring.cloud.stream.rocketmq.bindings.other.consumer.trans=true\n"
+        "spring.cloud.stream.rocketmq.binder.whatever=1\n"
+    )
+    problems = extended_problems(loaded, "rocketmq", Consumer, Producer)
+    assert [problem.origin for problem in problems] == [
+        "application.properties:1",
+        "application.properties:2",
+        "application.properties:3",
+    ]
+    assert problems[0].suggestion == "spring.cloud.stream.rocketmq.bindings.other.consumer.push.orderly"
+
+
+def test_secrets_are_not_told():
+    """Errors never print a secret."""
+
+    class Strict(SettingsModel):
+        secret_key: Annotated[str | None, Rejected("not signed")] = None
+        password: int = 0
+
+    with pytest.raises(ConfigurationErrors) as caught:
+        environment("x.secretKey=hush\nx.password=hush2").bind("x", Strict)
+    assert "hush" not in str(caught.value)
+    assert len(caught.value.errors) == 2
+
+
+def test_binders():
+    """Messaging systems by name, with settings of their own."""
+    settings = load(
+        "spring.cloud.stream.binders.one.type=rocketmq\n"
+        "spring.cloud.stream.binders.one.environment.spring.cloud.stream.rocketmq.binder.name-server=a:1\n"
+        "spring.cloud.stream.binders.two.default-candidate=false\n"
+        "spring.cloud.stream.default-binder=one\n"
+    )
+    assert settings.binders["one"].environment == {"spring.cloud.stream.rocketmq.binder.name-server": "a:1"}
+    assert settings.binders["two"].default_candidate is False
+    assert settings.default_binder == "one"
+
+
+def test_settings_in_code():
+    """The model can be made in code, without any environment."""
+    assert StreamSettings(instance_count=3).instance_count == 3
+
+
+def test_required_settings_are_named():
+    """A setting that has to be there is named with its whole key."""
+
+    class Strict(SettingsModel):
+        topic_name: str
+
+    with pytest.raises(ConfigurationErrors, match=r"my\.app\.topic-name is not set"):
+        environment().bind("my.app", Strict)

@@ -1,0 +1,65 @@
+"""YAML files, with line numbers and documents."""
+
+import pytest
+
+from streamkit.config.yaml_file import parse_yaml
+from streamkit.errors import ConfigurationError
+
+
+def flat(text):
+    """[{key: (value, line)}, …], one for each document."""
+    return [
+        {value.key: (value.value, value.origin.line) for value in document.entries.values()}
+        for document in parse_yaml(text, "f")
+    ]
+
+
+def test_nesting():
+    """Nested keys, dotted keys, lists and brackets flatten to the same keys as in .properties."""
+    text = """
+a:
+  b.c: text
+  d: [1, 2.5, {e: true}]
+  f: null
+  g: {}
+  "[x.y]": 2024-01-02
+"""
+    assert flat(text) == [
+        {
+            "a.b.c": ("text", 3),
+            "a.d[0]": (1, 4),
+            "a.d[1]": (2.5, 4),
+            "a.d[2].e": (True, 4),
+            "a.f": (None, 5),
+            "a.g": ("", 6),
+            "a[x.y]": ("2024-01-02", 7),
+        }
+    ]
+
+
+def test_documents():
+    """`---` starts another document; an empty one says nothing."""
+    assert flat("a: 1\n---\n---\nb: 2\n") == [{"a": (1, 1)}, {}, {"b": (2, 4)}]
+
+
+def test_merging():
+    """Anchors and merge keys work; what is written out wins over what is merged."""
+    assert flat("base: &b {x: 1, y: 2}\nz:\n  <<: *b\n  y: 3") == [
+        {"base.x": (1, 1), "base.y": (2, 1), "z.x": (1, 1), "z.y": (3, 4)}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: 1\na: 2", "f:2: the key 'a' is there twice"),
+        ("a: [1", "f:1: "),
+        ("- 1\n- 2", "f:1: expected `key: value`, not a seq"),
+        ("just text", "f:1: expected `key: value`, not a str"),
+    ],
+)
+def test_what_is_wrong(text, expected):
+    """A malformed file names itself and the line."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_yaml(text, "f")
+    assert str(caught.value).startswith(expected)
