@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCl
 Scene = Callable[[ScriptedCluster, Producer], Awaitable[None]]
 
 
-def play(virtual: VirtualTime, scene: Scene, **settings: bool) -> None:
+def play(virtual: VirtualTime, scene: Scene, **settings: Any) -> None:
     async def main() -> None:
         async with ScriptedCluster(virtual) as cluster, cluster.producer(**settings) as producer:
             await scene(cluster, producer)

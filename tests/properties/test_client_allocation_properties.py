@@ -1,0 +1,66 @@
+"""However many queues and members there are, each queue has exactly one owner."""
+
+from math import ceil, floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocket_client.allocation import (
+    AllocateMessageQueueStrategy,
+    ConsistentHash,
+    averagely,
+    averagely_by_circle,
+)
+from rocket_remoting.message import MessageQueue
+
+
+def _queues(counts: list[int]) -> list[MessageQueue]:
+    brokers = enumerate(counts)
+    return [
+        MessageQueue("orders", f"broker-{broker}", queue)
+        for broker, count in brokers
+        for queue in range(count)
+    ]
+
+
+queue_lists = st.lists(st.integers(1, 16), min_size=1, max_size=4).map(_queues)
+member_lists = st.sets(st.text("abc0123@#", min_size=1, max_size=8), min_size=1, max_size=12).map(sorted)
+
+
+@pytest.mark.parametrize("strategy", [averagely, averagely_by_circle, ConsistentHash()])
+@given(queues=queue_lists, members=member_lists)
+def test_each_queue_has_exactly_one_owner(
+    strategy: AllocateMessageQueueStrategy, queues: list[MessageQueue], members: list[str]
+) -> None:
+    """None is left out, none has two; each member computes the same division."""
+    shares = [strategy("group", member, queues, members) for member in members]
+    assert sorted(queue for share in shares for queue in share) == queues
+
+
+@pytest.mark.parametrize("strategy", [averagely, averagely_by_circle])
+@given(queues=queue_lists, members=member_lists)
+def test_shares_differ_by_one_queue_at_most(
+    strategy: AllocateMessageQueueStrategy, queues: list[MessageQueue], members: list[str]
+) -> None:
+    """Every member has its part, rounded down or up."""
+    part = len(queues) / len(members)
+    assert {len(strategy("group", member, queues, members)) for member in members} <= {
+        floor(part),
+        ceil(part),
+    }
+
+
+@given(queues=queue_lists, members=member_lists)
+def test_averagely_is_javas_formula(queues: list[MessageQueue], members: list[str]) -> None:
+    """AllocateMessageQueueAveragely, line by line."""
+    for index, member in enumerate(members):
+        rest = len(queues) % len(members)
+        if len(queues) <= len(members):
+            size = 1
+        else:
+            size = len(queues) // len(members) + (1 if rest > 0 and index < rest else 0)
+        start = index * size if rest > 0 and index < rest else index * size + rest
+        count = min(size, len(queues) - start)
+        java = [queues[(start + step) % len(queues)] for step in range(count)]
+        assert averagely("group", member, queues, members) == java

@@ -1,0 +1,228 @@
+"""What members of one client share: connections, heartbeats, routes, and when it happens."""
+
+import asyncio
+
+import pytest
+
+from rocket_client import Admin, ClientSettings, GroupInUseError, Producer
+from rocket_client.client import RocketClient
+from rocket_client.shared_clients import acquire, release
+from rocket_remoting import Message, RequestCode, ResponseCode
+from rocket_remoting.bodies import HeartbeatData, decode_body
+from rocket_remoting.headers import UnregisterClientRequestHeader
+from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
+
+
+def test_producers_of_one_loop_share_connections(virtual: VirtualTime) -> None:
+    """Two groups, one connection to a broker, one client id in its heartbeat."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            async with cluster.producer("one") as one, cluster.producer("two") as two:
+                await one.send(Message("orders", b"x"))
+                await two.send(Message("orders", b"x"))
+                await asyncio.sleep(2)
+                broker = cluster.brokers[0]
+                assert broker.connections == 1
+                last = [command for command in broker.asked if command.code == RequestCode.HEART_BEAT][-1]
+                data = decode_body(last.body, HeartbeatData)
+                assert {producer.group_name for producer in data.producer_data_set} == {"one", "two"}
+            assert broker.connections == 0
+
+    virtual.run(main())
+
+
+def test_a_group_twice_gets_two_client_ids(virtual: VirtualTime) -> None:
+    """Without an instance name, each has its own connection."""
+
+    async def main() -> None:
+        async with (
+            ScriptedCluster(virtual, brokers=["a"]) as cluster,
+            cluster.producer() as one,
+            cluster.producer() as two,
+        ):
+            await one.send(Message("orders", b"x"))
+            await two.send(Message("orders", b"x"))
+            assert cluster.brokers[0].connections == 2
+
+    virtual.run(main())
+
+
+def test_a_group_twice_under_one_instance_name_is_an_error(virtual: VirtualTime) -> None:
+    """It names the group, the id, and what to do."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual) as cluster, cluster.producer(instance_name="me"):
+            with pytest.raises(GroupInUseError, match="instance_name") as caught:
+                await cluster.producer(instance_name="me").start()
+            assert caught.value.group == "shop"
+            assert caught.value.client_id.endswith("@me")
+            async with cluster.producer("other", instance_name="me"):
+                pass
+
+    virtual.run(main())
+
+
+def test_a_new_connection_begins_with_a_heartbeat(virtual: VirtualTime) -> None:
+    """The broker knows the group before it gets the first message."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer() as producer:
+            await producer.send(Message("orders", b"x"))
+            codes = [command.code for command in cluster.brokers[0].asked]
+            assert codes == [RequestCode.HEART_BEAT, RequestCode.SEND_MESSAGE_V2]
+
+    virtual.run(main())
+
+
+def test_a_refused_heartbeat_stops_nothing(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged, and the message is sent."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer() as producer:
+            broker = cluster.brokers[0]
+            broker.answers[RequestCode.HEART_BEAT] = lambda command: command.response(
+                command, ResponseCode.SYSTEM_ERROR, remark="not today"
+            )
+            await producer.send(Message("orders", b"x"))
+
+    virtual.run(main())
+    assert "refused the heartbeat with 1: not today" in caplog.text
+
+
+def test_routes_are_refreshed_every_30_seconds(virtual: VirtualTime) -> None:
+    """Of the topics in use, from one name server."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer() as producer:
+            await producer.send(Message("orders", b"x"))
+            await asyncio.sleep(15)
+            servers = cluster.name_servers
+            before = sum(server.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) for server in servers)
+            await asyncio.sleep(60)
+            after = sum(server.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) for server in servers)
+            assert after - before == 2
+            assert [server.connections for server in servers] in ([1, 0], [0, 1])
+
+    virtual.run(main())
+
+
+def test_heartbeats_come_every_30_seconds(virtual: VirtualTime) -> None:
+    """The first a second after the start."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster, cluster.producer() as producer:
+            await producer.send(Message("orders", b"x"))
+            broker = cluster.brokers[0]
+            counts = []
+            for pause in (0.5, 1, 30, 30):
+                await asyncio.sleep(pause)
+                counts.append(broker.count(RequestCode.HEART_BEAT))
+            assert counts == [1, 2, 3, 4]
+
+    virtual.run(main())
+
+
+def test_a_broker_in_no_route_is_left(virtual: VirtualTime) -> None:
+    """Its connection is closed at the next heartbeat."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual) as cluster, cluster.producer() as producer:
+            for _ in range(4):
+                await producer.send(Message("orders", b"x"))
+            first, second = cluster.brokers
+            assert (first.connections, second.connections) == (1, 1)
+            cluster.routes["orders"] = cluster.route(queues=2, brokers=[first])
+            await asyncio.sleep(65)
+            assert (first.connections, second.connections) == (1, 0)
+
+    virtual.run(main())
+
+
+def test_a_shutdown_is_told_to_the_brokers(virtual: VirtualTime) -> None:
+    """With client id and group."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            async with cluster.producer(instance_name="me") as producer:
+                await producer.send(Message("orders", b"x"))
+            (told,) = [
+                command
+                for command in cluster.brokers[0].asked
+                if command.code == RequestCode.UNREGISTER_CLIENT
+            ]
+            header = told.header(UnregisterClientRequestHeader)
+            assert header.client_id.endswith("@me")
+            assert header.producer_group == "shop"
+
+    virtual.run(main())
+
+
+def test_a_broker_that_is_gone_does_not_hold_up_the_shutdown(virtual: VirtualTime) -> None:
+    """Only those with a connection are told."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            async with cluster.producer() as producer:
+                await producer.send(Message("orders", b"x"))
+                await cluster.brokers[0].stop()
+                begun = asyncio.get_running_loop().time()
+            assert asyncio.get_running_loop().time() == begun
+
+    virtual.run(main())
+
+
+def test_the_last_one_closes_the_client(virtual: VirtualTime) -> None:
+    """And the next one begins anew."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            for _ in range(2):
+                async with cluster.producer(instance_name="me") as producer:
+                    await producer.send(Message("orders", b"x"))
+                assert cluster.brokers[0].connections == 0
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    virtual.run(main())
+
+
+def test_clients_differ_by_what_they_connect_to(virtual: VirtualTime) -> None:
+    """Equal settings share, other name servers do not."""
+
+    async def main() -> None:
+        cluster = ScriptedCluster(virtual)
+
+        def of(addresses: str) -> RocketClient:
+            settings = ClientSettings(name_servers=addresses)
+            return acquire(
+                settings, cluster.transport, virtual.clock, instance_name=None, is_free=lambda client: True
+            )
+
+        first = of("a:1")
+        assert of("a:1") is first
+        second = of("b:1")
+        assert second is not first
+        for client in (first, second):
+            await release(client)
+
+    virtual.run(main())
+
+
+def test_an_admin_shares_it_too(virtual: VirtualTime) -> None:
+    """And keeps it open for itself."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            settings = cluster.settings()
+            async with Admin(settings, transport=cluster.transport, clock=virtual.clock) as admin:
+                async with Producer(
+                    "shop", settings, transport=cluster.transport, clock=virtual.clock
+                ) as producer:
+                    await producer.send(Message("orders", b"x"))
+                assert cluster.brokers[0].connections == 1
+                route = await admin.topic_route("orders")
+                assert len(route.publish_queues) == 2
+            assert cluster.brokers[0].connections == 0
+
+    virtual.run(main())
