@@ -3,47 +3,45 @@
 The codec: `command` (frames) and `frame_decoder`, `headers`, `bodies`, `record` (messages as stored and
 pulled), `batch`, `properties`, `message_id`, `compression`. The transports: `tcp` and `memory`, with
 `connection` at both ends. This package imports nothing else of this project.
+
+Names are imported when they are first used: who needs only the codec does not load asyncio.
 """
 
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import HeaderEncoding, RemotingCommand
-from rocket_remoting.connection import Connection, Handler, Limits
-from rocket_remoting.errors import (
-    ConnectError,
-    ConnectionLost,
-    LocalProtocolError,
-    RemoteProtocolError,
-    RemotingError,
-    RequestTimeout,
-    ResponseError,
-    TooManyRequests,
-)
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.message import Message, MessageExt, MessageQueue
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Server, Transport
+from importlib import import_module
 
-__all__ = [
-    "ConnectError",
-    "Connection",
-    "ConnectionLost",
-    "Handler",
-    "HeaderEncoding",
-    "Limits",
-    "LocalProtocolError",
-    "MemoryTransport",
-    "Message",
-    "MessageExt",
-    "MessageQueue",
-    "RemoteProtocolError",
-    "RemotingCommand",
-    "RemotingError",
-    "RequestCode",
-    "RequestTimeout",
-    "ResponseCode",
-    "ResponseError",
-    "Server",
-    "TcpTransport",
-    "TooManyRequests",
-    "Transport",
-]
+_NAMES_OF = {
+    "codes": ("RequestCode", "ResponseCode"),
+    "command": ("HeaderEncoding", "RemotingCommand"),
+    "connection": ("Connection", "Handler", "Limits"),
+    "errors": (
+        "ConnectError",
+        "ConnectionLost",
+        "LocalProtocolError",
+        "RemoteProtocolError",
+        "RemotingError",
+        "RequestTimeout",
+        "ResponseError",
+        "TooManyRequests",
+    ),
+    "memory": ("MemoryTransport",),
+    "message": ("Message", "MessageExt", "MessageQueue"),
+    "tcp": ("TcpTransport",),
+    "transport": ("Server", "Transport"),
+}
+
+_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the stub file names them for type checkers
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

@@ -370,6 +370,8 @@ class Connection(asyncio.BufferedProtocol):
             )
         elif not future.done():
             future.set_result(response)
+        if not self._pending:
+            self._deadlines.clear()
 
     def _handle(self, request: RemotingCommand) -> None:
         try:

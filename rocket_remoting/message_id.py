@@ -12,7 +12,6 @@ Months begin at local midnight, as they do for Apache's Java client.
 """
 
 import os
-import secrets
 import socket
 import struct
 import time
@@ -107,7 +106,9 @@ class UniqueIdGenerator:
 
     def _adopt_process(self) -> None:
         self._pid = os.getpid()
-        loader = secrets.randbits(32)  # Java puts a class loader's hash here; ours tells generators apart
+        loader = int.from_bytes(
+            os.urandom(4), "big"
+        )  # Java puts a class loader's hash here; ours tells generators apart
         self._fixed = (self._ip + _UNIQUE_FIXED.pack(self._pid & 0xFFFF, loader)).hex().upper()
 
     def __repr__(self) -> str:
