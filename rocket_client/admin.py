@@ -8,9 +8,9 @@ from typing import Self
 from rocket_client import shared_clients
 from rocket_client.client import RocketClient
 from rocket_client.errors import TopicNotFoundError
-from rocket_client.routes import MASTER_ID, TopicRoute
 from rocket_client.settings import ClientSettings
 from rocket_client.state import Lifecycle
+from rocket_client.topic_route import MASTER_ID, TopicRoute
 from rocket_remoting.bodies import (
     ClusterInfo,
     ConsumerConnection,

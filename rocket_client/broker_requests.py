@@ -4,11 +4,11 @@ Each method is one request and one answer; an answer that is no success is a `Re
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from enum import Enum
-from typing import NamedTuple
 
 from rocket_client.errors import BrokerNotFoundError
-from rocket_client.routes import MASTER_ID, RouteTable
+from rocket_client.pull_answer import PULL_STATUS, PullAnswer
+from rocket_client.routes import RouteTable
+from rocket_client.topic_route import MASTER_ID
 from rocket_remoting.bodies import (
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
@@ -37,34 +37,6 @@ from rocket_remoting.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from rocket_remoting.message import MessageQueue
-
-
-class PullStatus(Enum):
-    """What a pull came back with."""
-
-    FOUND = "FOUND"
-    NO_NEW_MSG = "NO_NEW_MSG"
-    NO_MATCHED_MSG = "NO_MATCHED_MSG"
-    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
-
-
-_PULL_STATUS = {
-    int(ResponseCode.SUCCESS): PullStatus.FOUND,
-    int(ResponseCode.PULL_NOT_FOUND): PullStatus.NO_NEW_MSG,
-    int(ResponseCode.PULL_RETRY_IMMEDIATELY): PullStatus.NO_MATCHED_MSG,
-    int(ResponseCode.PULL_OFFSET_MOVED): PullStatus.OFFSET_ILLEGAL,
-}
-
-
-class PullAnswer(NamedTuple):
-    """A pull's answer, its records not decoded yet."""
-
-    status: PullStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    suggest_which_broker_id: int
-    records: bytes | memoryview
 
 
 class BrokerRequests:
@@ -192,7 +164,7 @@ class BrokerRequests:
         """One pull; the broker may hold it for as long as the header says."""
         connection = await self._connect(address)
         response = await connection.invoke(RequestCode.PULL_MESSAGE, header, timeout=timeout)
-        status = _PULL_STATUS.get(response.code)
+        status = PULL_STATUS.get(response.code)
         if status is None:
             raise ResponseError(
                 response.code, response.remark, address=address, request_code=RequestCode.PULL_MESSAGE

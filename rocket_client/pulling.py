@@ -19,12 +19,12 @@ import logging
 from datetime import timedelta
 from typing import Protocol
 
-from rocket_client.broker_requests import PullAnswer, PullStatus
 from rocket_client.errors import BrokerNotFoundError
 from rocket_client.membership import Membership
 from rocket_client.process_queue import ProcessQueue
-from rocket_client.routes import MASTER_ID
+from rocket_client.pull_answer import PullAnswer, PullStatus
 from rocket_client.settings import PushConsumerSettings
+from rocket_client.topic_route import MASTER_ID
 from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.errors import RemotingError, ResponseError

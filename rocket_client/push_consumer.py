@@ -36,11 +36,11 @@ from rocket_client.outgoing import OutgoingMessages
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.pulling import Consumption
 from rocket_client.rebalance import Rebalancer
-from rocket_client.routes import TopicRoute
 from rocket_client.send_back import SendBack
 from rocket_client.settings import MessageModel, ProducerSettings, PushConsumerSettings
 from rocket_client.state import Lifecycle, ServiceState
 from rocket_client.subscription import ALL, tag_subscription
+from rocket_client.topic_route import TopicRoute
 from rocket_remoting import bodies
 from rocket_remoting.bodies import (
     ConsumeMessageDirectlyResult,

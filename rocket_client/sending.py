@@ -16,15 +16,17 @@ import asyncio
 from collections.abc import Callable
 
 from rocket_client.client import RocketClient
-from rocket_client.errors import SendError, SendRejectedError, SendTimeoutError
+from rocket_client.errors import SendError, SendTimeoutError
 from rocket_client.faults import FaultTable
 from rocket_client.outgoing import Outgoing, OutgoingMessages
-from rocket_client.routes import TopicRoute, vip_address
+from rocket_client.routes import vip_address
+from rocket_client.send_attempts import SendAttempts
 from rocket_client.send_result import STATUS_OF_RESPONSE, SendResult, SendStatus
 from rocket_client.settings import ProducerSettings
+from rocket_client.topic_route import TopicRoute
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectError, RemotingError, RequestTimeout, ResponseError, TooManyRequests
+from rocket_remoting.errors import ConnectError, RemotingError, ResponseError, TooManyRequests
 from rocket_remoting.headers import SendMessageResponseHeader
 from rocket_remoting.message import MessageQueue
 
@@ -69,7 +71,7 @@ class Sender:
         if route is None or not route.publish_queues or outgoing.topic not in self.topics:
             route = await self.route_within(outgoing.topic, limit)
         fixed = choose(route) if choose is not None else None
-        attempts = _Attempts(outgoing.topic, limit)
+        attempts = SendAttempts(outgoing.topic, limit)
         for _ in range(self._most_attempts(fixed is not None, waits)):
             begun = self._now()
             if begun >= deadline:
@@ -180,50 +182,6 @@ class Sender:
     def _note(self, broker_name: str, begun: float, *, isolation: bool) -> None:
         if self._faults is not None:
             self._faults.update(broker_name, (self._now() - begun) * 1000, isolation=isolation)
-
-
-class _Attempts:
-    """What happened so far in one send."""
-
-    __slots__ = ("_limit", "_topic", "brokers", "causes", "rejection", "stored")
-
-    def __init__(self, topic: str, limit: float) -> None:
-        self._topic = topic
-        self._limit = limit
-        self.brokers: list[str] = []
-        self.causes: list[RemotingError] = []
-        self.rejection: ResponseError | None = None
-        self.stored: SendResult | None = None
-
-    @property
-    def last_broker(self) -> str | None:
-        return self.brokers[-1] if self.brokers else None
-
-    def is_final(self, error: RemotingError, retry_codes: frozenset[int]) -> bool:
-        """Note a failure; whether it ends the send."""
-        self.causes.append(error)
-        if isinstance(error, ResponseError) and error.code not in retry_codes:
-            self.rejection = error
-            return True
-        return False
-
-    def keep(self, result: SendResult) -> None:
-        """Note that it is stored, though not as safely as it should be."""
-        self.stored = result
-        self.causes.append(RemotingError(f"stored, with status {result.status.value}"))
-
-    def conclude(self, time_is_over: bool) -> SendResult:
-        """The result, or the error that tells all attempts."""
-        if self.stored is not None:
-            return self.stored
-        if self.rejection is not None:
-            raise SendRejectedError(
-                self._topic, self.brokers, self.causes, self.rejection
-            ) from self.rejection
-        cause = self.causes[-1] if self.causes else None
-        if time_is_over or isinstance(cause, RequestTimeout):
-            raise SendTimeoutError(self._topic, self.brokers, self.causes, self._limit) from cause
-        raise SendError(self._topic, self.brokers, self.causes) from cause
 
 
 def _result(

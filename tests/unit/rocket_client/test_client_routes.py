@@ -6,7 +6,8 @@ import re
 import pytest
 
 from rocket_client.errors import TopicNotFoundError
-from rocket_client.routes import RouteTable, TopicRoute, vip_address
+from rocket_client.routes import RouteTable, vip_address
+from rocket_client.topic_route import TopicRoute
 from rocket_remoting.bodies import TopicRouteData, decode_body
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.message import MessageQueue
