@@ -186,4 +186,4 @@ class MessageWriter:
 
 def properties_text(properties: dict[str, str]) -> str:
     """Return the wire form of properties that came from the wire: they hold no separators to look for."""
-    return "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    return "\x02".join([f"{name}\x01{value}" for name, value in properties.items()])

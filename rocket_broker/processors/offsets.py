@@ -79,7 +79,8 @@ class OffsetsProcessor:
         ):
             raise Refusal(
                 ResponseCode.INVALID_PARAMETER,
-                f"offset {header.commit_offset} of queueId[{queue_id}] is illegal, {config}",
+                f"offset {header.commit_offset} of queueId[{queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{config.read_queue_nums}]",
             )
         self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return RemotingCommand.response(command)

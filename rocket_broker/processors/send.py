@@ -202,7 +202,8 @@ class SendProcessor:
         if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{queue_id}] is illegal, {config} Producer: {connection.remote_address}",
+                f"request queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
+                f"topicConfig.writeQueueNums:[{config.write_queue_nums}] Producer: {connection.remote_address}",
             )
         return queue_id
 

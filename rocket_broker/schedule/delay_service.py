@@ -27,7 +27,6 @@ from rocket_remoting.message import MessageExt
 from rocket_remoting.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
-    PROPERTY_WAIT_STORE_MSG_OK,
 )
 from rocket_remoting.record import decode_record
 
@@ -125,7 +124,8 @@ class DelayService:
 
     def encode(self) -> bytes:
         """Return the content of ``delayOffset.json``."""
-        return msgspec.json.encode(_Stored(offset_table=self.offsets))
+        reached = {level: offset for level, offset in self.offsets.items() if offset}
+        return msgspec.json.encode(_Stored(offset_table=reached))
 
     def backlog(self) -> Mapping[int, tuple[int, int]]:
         """Return the levels that were ever used, with the offset delivered to and the queue's end."""
@@ -206,7 +206,6 @@ class DelayService:
         return self._put(message, topic, queue_id)
 
     def _put(self, message: MessageExt, topic: str, queue_id: int) -> bool:
-        message.properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
         result = self._writer.put(
             topic,
             queue_id,

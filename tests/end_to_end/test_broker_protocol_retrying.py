@@ -202,7 +202,7 @@ def test_a_delayed_message_arrives_when_it_is_due() -> None:
             "CLUSTER": "DefaultCluster",
             "REAL_TOPIC": "orders",
             "REAL_QID": "2",
-            "WAIT": "false",
+            "WAIT": "true",
         }
         assert message.store_timestamp - message.born_timestamp >= 5_000 - 1
 
