@@ -17,10 +17,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers see; `_MODULES` says the same to the interpreter
+    from streamkit.application import StreamApplication as StreamApplication
     from streamkit.binder.acknowledgment import Acknowledgment as Acknowledgment
+    from streamkit.bridge import StreamBridge as StreamBridge
+    from streamkit.declarations import Processor as Processor
+    from streamkit.declarations import Sink as Sink
+    from streamkit.declarations import Source as Source
+    from streamkit.declarations import enable_binding as enable_binding
+    from streamkit.declarations import input_channel as input_channel
+    from streamkit.declarations import output_channel as output_channel
     from streamkit.errors import Reject as Reject
     from streamkit.errors import Requeue as Requeue
     from streamkit.errors import StreamkitError as StreamkitError
+    from streamkit.listener import Header as Header
+    from streamkit.listener import Headers as Headers
+    from streamkit.listener import Payload as Payload
+    from streamkit.listener import error_listener as error_listener
+    from streamkit.listener import send_to as send_to
+    from streamkit.listener import stream_listener as stream_listener
     from streamkit.messaging.channel import MessageChannel as MessageChannel
     from streamkit.messaging.converter import MessageConverter as MessageConverter
     from streamkit.messaging.headers import MessageHeaders as MessageHeaders
@@ -32,16 +46,55 @@ _MODULES = {
     "Acknowledgment": "streamkit.binder.acknowledgment",
     "ChannelInterceptor": "streamkit.messaging.interceptor",
     "ErrorMessage": "streamkit.messaging.message",
+    "Header": "streamkit.listener",
+    "Headers": "streamkit.listener",
     "Message": "streamkit.messaging.message",
     "MessageChannel": "streamkit.messaging.channel",
     "MessageConverter": "streamkit.messaging.converter",
     "MessageHeaders": "streamkit.messaging.headers",
+    "Payload": "streamkit.listener",
+    "Processor": "streamkit.declarations",
     "Reject": "streamkit.errors",
     "Requeue": "streamkit.errors",
+    "Sink": "streamkit.declarations",
+    "Source": "streamkit.declarations",
+    "StreamApplication": "streamkit.application",
+    "StreamBridge": "streamkit.bridge",
     "StreamkitError": "streamkit.errors",
+    "enable_binding": "streamkit.declarations",
+    "error_listener": "streamkit.listener",
+    "input_channel": "streamkit.declarations",
+    "output_channel": "streamkit.declarations",
+    "send_to": "streamkit.listener",
+    "stream_listener": "streamkit.listener",
 }
 
-__all__ = list(_MODULES)
+__all__ = [
+    "Acknowledgment",
+    "ChannelInterceptor",
+    "ErrorMessage",
+    "Header",
+    "Headers",
+    "Message",
+    "MessageChannel",
+    "MessageConverter",
+    "MessageHeaders",
+    "Payload",
+    "Processor",
+    "Reject",
+    "Requeue",
+    "Sink",
+    "Source",
+    "StreamApplication",
+    "StreamBridge",
+    "StreamkitError",
+    "enable_binding",
+    "error_listener",
+    "input_channel",
+    "output_channel",
+    "send_to",
+    "stream_listener",
+]
 
 
 def __getattr__(name: str) -> object:

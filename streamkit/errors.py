@@ -5,6 +5,8 @@
     │   ├── UnknownSetting            a key nobody knows, with the nearest known one
     │   ├── UnsupportedCapability     a setting asks what the binder cannot do
     │   └── ConfigurationErrors       all that is wrong at one start, in one report
+    ├── ApplicationError              the application is not in the state this needs
+    │   └── UseAfterFork              it belongs to the process that was forked
     ├── ExpressionError               source, position
     ├── BinderError                   binder, binding
     │   └── BinderUnavailable         the system is away; the framework tries again
@@ -86,6 +88,14 @@ class ConfigurationErrors(ConfigurationError):
         noun = "setting is" if len(self.errors) == 1 else "settings are"
         lines = [f"{len(self.errors)} {noun} wrong:", *(f"  - {error}" for error in self.errors)]
         super().__init__("\n".join(lines))
+
+
+class ApplicationError(StreamkitError):
+    """The application is not in the state that what was asked needs: not started, started already."""
+
+
+class UseAfterFork(ApplicationError):
+    """The application runs in the process this one was forked from; here it has no loop and no connections."""
 
 
 class ExpressionError(StreamkitError):

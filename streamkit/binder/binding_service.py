@@ -72,8 +72,8 @@ class BindingService:
         outputs = [binding for binding in self.outputs if self._starts(binding)]
         inputs = [binding for binding in self.inputs if self._starts(binding)]
         away = await self._check([*outputs, *inputs])
-        for binding in outputs:
-            binding.expect()
+        for output in outputs:
+            output.expect()
         for binding in [*outputs, *inputs]:
             if binding in away or not await self._try(binding):
                 self._retry_later(binding)
@@ -102,8 +102,8 @@ class BindingService:
                 away[binding] = unreachable[binder] = error
         if errors:
             raise ConfigurationErrors(errors) if len(errors) > 1 else errors[0]
-        for binding, error in away.items():
-            self._failed(binding, error)
+        for missed, reason in away.items():
+            self._failed(missed, reason)
         return list(away)
 
     async def _try(self, binding: Binding) -> bool:

@@ -1,0 +1,336 @@
+"""The application: listeners and bindings, started and stopped together.
+
+::
+
+    app = StreamApplication()
+
+    @app.stream_listener("orders")
+    @send_to("receipts")
+    async def charge(order: Order) -> Receipt: ...
+
+    app.run()                  # until a signal: the first one stops gracefully, the second one at once
+    async with app: ...        # on the running loop
+    with app: ...              # on a loop of its own, in a thread of its own
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from streamkit.background import BackgroundLoop
+from streamkit.bridge import StreamBridge
+from streamkit.channels import Channels
+from streamkit.declarations import bound_interface, declarations_of
+from streamkit.errors import ApplicationError
+from streamkit.foreground import run_until_signal
+from streamkit.listener import BindingName, error_listener, name_of, send_to, stream_listener
+from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.converter import MessageConverter
+from streamkit.messaging.interceptor import ChannelInterceptor
+from streamkit.messaging.portal import LoopPortal, Portal
+from streamkit.registrations import Registrations
+
+if TYPE_CHECKING:  # slow to import, and needed only when the application starts
+    from dependency_injector.containers import Container
+
+    from streamkit.binder.binding import Binding
+    from streamkit.clock import Clock
+    from streamkit.config.environment import Environment
+    from streamkit.config.origin import Scalar
+    from streamkit.container import ApplicationContainer
+    from streamkit.runtime import Runtime
+    from streamkit.testing.harness import TestHarness
+
+__all__ = ["StreamApplication"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+I = TypeVar("I")  # noqa: E741  # a binding interface
+
+
+class StreamApplication:
+    """Listeners and bindings of one application.
+
+    Attributes:
+        bridge: Sends to output bindings by name.
+        channels: The channels by name; one that is new is made.
+    """
+
+    def __init__(
+        self,
+        *sources: object,
+        config_location: "str | Path | None" = None,
+        properties: "Mapping[str, Scalar] | None" = None,
+        args: Sequence[str] | None = None,
+        container: "Container | None" = None,
+        converters: Sequence[MessageConverter] = (),
+        binder_plugins: Mapping[str, object] | None = None,
+    ) -> None:
+        """Make an application; nothing is read or connected yet.
+
+        Args:
+            sources: Modules, classes and objects whose decorated functions are listeners. A class is made when
+                the application starts, its constructor given what it asks for by annotation.
+            config_location: Settings files or directories, in place of those in the current directory.
+            properties: Settings that win over everything.
+            args: Settings as command-line arguments (`--key=value`); :meth:`run` takes those of the process.
+            container: A dependency-injector container for `Provide[...]` markers.
+            converters: Message converters, tried before the provided ones.
+            binder_plugins: Binder types beside the installed ones: objects with the hooks of
+                :mod:`streamkit.binder.plugin`, by type.
+        """
+        self.bridge = StreamBridge(self._required_runtime)
+        self._registrations = Registrations(sources)
+        self._config_location = config_location
+        self._properties = properties
+        self._args = args
+        self._own_container = container
+        self._converters = tuple(converters)
+        self._binder_plugins = dict(binder_plugins or {})
+        self._environment: Environment | None = None
+        self._container: ApplicationContainer | None = None
+        self._channels: Channels | None = None
+        self._runtime: Runtime | None = None
+        self._background: BackgroundLoop | None = None
+        self._stop_requested: Callable[[], None] | None = None
+
+    # Registration
+
+    def stream_listener(
+        self, binding: BindingName, condition: str | None = None, *, copy_headers: bool = True
+    ) -> Callable[[F], F]:
+        """Call the function for each message of an input binding; see :func:`streamkit.stream_listener`."""
+        return self._registering(stream_listener(binding, condition, copy_headers=copy_headers))
+
+    def error_listener(self, channel: str = "errorChannel") -> Callable[[F], F]:
+        """Call the function for each failure told on a channel; see :func:`streamkit.error_listener`."""
+        return self._registering(error_listener(channel))
+
+    send_to = staticmethod(send_to)
+
+    def _registering(self, note: Callable[[F], F]) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            if _is_method(function):
+                raise TypeError(
+                    f"{function.__qualname__} is a method: decorate it with streamkit.stream_listener, and give its "
+                    "class to the application"
+                )
+            self._registrations.add_function(note(function))
+            return function
+
+        return register
+
+    def enable_binding(self, *interfaces: type) -> None:
+        """Bind the channels that interfaces declare, such as `Source` and `Sink`."""
+        for interface in interfaces:
+            list(declarations_of(interface))
+        self._registrations.interfaces.extend(interfaces)
+
+    def include(self, *sources: object) -> None:
+        """Add modules, classes or objects with decorated functions."""
+        self._registrations.sources.extend(sources)
+
+    def add_interceptor(self, interceptor: ChannelInterceptor, *patterns: str, order: int = 0) -> None:
+        """Have ``interceptor`` see what passes the bound channels whose names match; see
+        :meth:`streamkit.messaging.GlobalChannelInterceptors.add`.
+        """
+        self._registrations.interceptors.add(interceptor, *patterns, order=order)
+
+    # Parts
+
+    @property
+    def environment(self) -> "Environment":
+        """All settings, each with its origin; read when first asked for."""
+        if self._environment is None:
+            from streamkit.config.environment import Environment
+
+            self._environment = Environment.load(
+                config_location=self._config_location,
+                arguments=self._args or (),
+                overrides=self._properties,
+            )
+        return self._environment
+
+    @property
+    def container(self) -> "ApplicationContainer":
+        """The application's parts; override them before the application starts."""
+        if self._container is None:
+            from dependency_injector import providers
+
+            from streamkit.container import ApplicationContainer
+
+            self._container = ApplicationContainer(
+                application=providers.Object(self),
+                application_name=providers.Callable(lambda: self.name),
+                environment=providers.Callable(lambda: self.environment),
+                binder_plugins=providers.Object(self._binder_plugins),
+                converters=providers.Object(self._converters),
+            )
+        return self._container
+
+    @property
+    def name(self) -> str:
+        """`spring.application.name`, or `application`."""
+        return self.environment.text("spring.application.name") or "application"
+
+    @property
+    def clock(self) -> "Clock":
+        """What stamps messages."""
+        clock: Clock = self.container.clock()
+        return clock
+
+    @property
+    def channels(self) -> Channels:
+        """The channels by name; one that is new is made."""
+        if self._channels is None:
+            self._channels = Channels(self.container.error_channels())
+        return self._channels
+
+    def channel(self, name: BindingName) -> SubscribableChannel:
+        """Return the channel of a binding, or an error channel, by its name."""
+        return self.channels[name_of(name)]
+
+    def bound(self, interface: type[I]) -> I:
+        """Return an instance of a binding interface, whose attributes are the channels."""
+        return bound_interface(interface, self.channels)
+
+    def binding(self, name: BindingName) -> "Binding":
+        """Return a binding, to start, stop or pause it by itself.
+
+        Raises:
+            ApplicationError: The application does not run, or has no such binding.
+        """
+        bindings = self._required_runtime().service.bindings
+        try:
+            return bindings[name_of(name)]
+        except KeyError:
+            known = ", ".join(sorted(bindings)) or "none"
+            raise ApplicationError(f"there is no binding {name_of(name)!r}; there are: {known}") from None
+
+    @property
+    def bindings(self) -> "Mapping[str, Binding]":
+        """The bindings by name, while the application runs."""
+        return self._required_runtime().service.bindings
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the application is started."""
+        return self._runtime is not None
+
+    @property
+    def portal(self) -> Portal:
+        """The way onto the application's loop, for other threads: ``app.portal.run(coroutine)``."""
+        return self._required_runtime().portal
+
+    def _required_runtime(self) -> "Runtime":
+        if self._runtime is None:
+            raise ApplicationError(
+                "the application does not run: start it with `async with app`, `with app` or app.run()"
+            )
+        return self._runtime
+
+    # Life
+
+    async def start(self, *, portal: Portal | None = None, watch_loop: bool = True) -> None:
+        """Start on the running loop.
+
+        Args:
+            portal: How other threads reach this loop, if not in the usual way.
+            watch_loop: Whether to warn when something blocks the loop.
+
+        Raises:
+            ConfigurationErrors: Settings or listeners are wrong; all of them are told.
+            BinderError: A messaging system refused, or is away and is not to be waited for.
+        """
+        if self._runtime is not None:
+            raise ApplicationError("the application runs already")
+        from streamkit.runtime import Runtime
+
+        self._runtime = Runtime(
+            self,
+            self._registrations,
+            container=self.container,
+            own=() if self._own_container is None else (self._own_container,),
+            channels=self.channels,
+            bridge=self.bridge,
+            portal=portal or LoopPortal(asyncio.get_running_loop()),
+            watch_loop=watch_loop,
+        )
+        try:
+            await self._runtime.start()
+        except BaseException:
+            await self.stop(0)
+            raise
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Stop receiving, finish calls in flight, stop sending, disconnect.
+
+        Args:
+            timeout: Seconds for calls in flight; `spring.lifecycle.timeout-per-shutdown-phase` if not given.
+        """
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.stop(timeout)
+
+    def run(self, args: Sequence[str] | None = None) -> None:
+        """Start, run until SIGINT, SIGTERM or :meth:`request_stop`, and stop.
+
+        Calls in flight get the shutdown timeout; a second signal ends the process at once.
+
+        Args:
+            args: Settings as command-line arguments; those of the process, if neither these nor the constructor's
+                are given.
+        """
+        if self._environment is None and (args is not None or self._args is None):
+            self._args = sys.argv[1:] if args is None else args
+        run_until_signal(self.start, self.stop, self._on_stop_request)
+
+    def request_stop(self) -> None:
+        """Have :meth:`run` return, once calls in flight are finished; from any thread."""
+        if self._stop_requested is not None:
+            self._stop_requested()
+
+    def _on_stop_request(self, stop: Callable[[], None] | None) -> None:
+        self._stop_requested = stop
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        self._background = BackgroundLoop(self.start, self.stop)
+        self._background.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        background, self._background = self._background, None
+        if background is not None:
+            background.stop()
+
+    def test(self, *, strict: bool = False) -> "TestHarness":
+        """Return a context in which the application runs on memory and virtual time, for tests.
+
+        Args:
+            strict: Whether a message nobody has read at the end is an error.
+        """
+        from streamkit.testing.harness import TestHarness
+
+        return TestHarness(self, strict=strict)
+
+    def __repr__(self) -> str:
+        return f"<StreamApplication {'running' if self.is_running else 'stopped'}>"
+
+
+def _is_method(function: Callable[..., object]) -> bool:
+    """Whether a function was written in the body of a class."""
+    scope = function.__qualname__.rpartition(".")[0]
+    return bool(scope) and not scope.endswith("<locals>")

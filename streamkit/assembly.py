@@ -1,0 +1,299 @@
+"""Puts an application together: finds its listeners, decides its bindings, subscribes handlers.
+
+Everything that is wrong is collected and told at once, before anything is connected.
+"""
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from streamkit.arguments import Reader, describe, plan_arguments
+from streamkit.binder.binding_service import BindingService
+from streamkit.binder.factory import BindingFactory, topics_of
+from streamkit.bridge import StreamBridge
+from streamkit.channels import Channels
+from streamkit.config.relaxed import uniform
+from streamkit.config.settings import StreamSettings
+from streamkit.container import Providers
+from streamkit.declarations import Direction, bound_interface, declarations_of
+from streamkit.errors import (
+    ConfigurationError,
+    ConfigurationErrors,
+    ExpressionError,
+    MessageConversionError,
+)
+from streamkit.expression import Expression, compile_expression
+from streamkit.invocation import ListenerDispatch, ListenerHandler
+from streamkit.listener import Listener, error_channels_on, listeners_on, outputs_on
+from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.converter import CompositeMessageConverter
+from streamkit.messaging.handler import Handler, is_async
+
+__all__ = ["Assembly", "Parts"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Parts:
+    """What listeners and their classes are given.
+
+    Attributes:
+        application: The application, for constructors that ask for it.
+        settings: `spring.cloud.stream.*`.
+        service: Takes charge of the bindings.
+        channels: The application's channels.
+        converter: Converts payloads.
+        providers: Looks up a container's markers.
+        bridge: Sends to bindings by name.
+    """
+
+    application: object
+    settings: StreamSettings
+    service: BindingService
+    channels: Channels
+    converter: CompositeMessageConverter
+    providers: Providers
+    bridge: StreamBridge
+
+
+@dataclass(slots=True)
+class _Registered:
+    """A listener on one input."""
+
+    function: Callable[..., object]
+    listener: Listener
+
+
+@dataclass(slots=True)
+class _Names:
+    """Bindings of one direction: uniform name to the spelling they are known by."""
+
+    spelt: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str) -> None:
+        self.spelt.setdefault(uniform(name), name)
+
+    def __contains__(self, name: str) -> bool:
+        return uniform(name) in self.spelt
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.spelt.values())
+
+
+class Assembly:
+    """One application, put together for one run; :meth:`take_apart` undoes it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._factory: BindingFactory = parts.service.factory
+        self._errors: list[ConfigurationError] = []
+        self._inputs = _Names()
+        self._outputs = _Names()
+        self._listeners: dict[str, list[_Registered]] = {}
+        self._subscribed: list[tuple[SubscribableChannel, Handler]] = []
+        self._pools: dict[str, Executor] = {}
+
+    def construct(self, kind: type) -> object:
+        """Return an instance of a listeners' class, its constructor given what it asks for by annotation.
+
+        Raises:
+            ConfigurationError: It asks for something the application does not have.
+        """
+        signature = inspect.signature(kind)
+        hints = get_type_hints(vars(kind)["__init__"], include_extras=True) if signature.parameters else {}
+        arguments: dict[str, object] = {}
+        for parameter in signature.parameters.values():
+            found, value = self._injected(parameter, hints.get(parameter.name, Any))
+            if found:
+                arguments[parameter.name] = value
+            elif parameter.default is inspect.Parameter.empty:
+                raise ConfigurationError(
+                    f"{kind.__qualname__} asks for {parameter.name!r}, which the application cannot give: annotate "
+                    "it with a binding interface, StreamBridge, StreamApplication or Provide[...], or give the "
+                    "application an instance"
+                )
+        return kind(**arguments)
+
+    def _injected(self, parameter: inspect.Parameter, hint: object) -> tuple[bool, object]:
+        type_, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        for mark in (*marks, parameter.default):
+            provide = self._parts.providers.find(mark)
+            if provide is not None:
+                return True, provide()
+        if type_ is StreamBridge:
+            return True, self._parts.bridge
+        if isinstance(type_, type):
+            if isinstance(self._parts.application, type_) and type_ is not object:
+                return True, self._parts.application
+            if any(True for _ in _declarations(type_)):
+                self.interface(type_)
+                return True, bound_interface(type_, self._parts.channels)
+        return False, None
+
+    def interface(self, interface: type) -> None:
+        """Bind the channels an interface declares."""
+        with self._collected():
+            for declaration in _declarations(interface, required=True):
+                names = self._inputs if declaration.direction is Direction.INPUT else self._outputs
+                names.add(declaration.name)
+
+    def function(self, function: Callable[..., object]) -> None:
+        """Register a decorated function."""
+        for listener in listeners_on(function):
+            self._listeners.setdefault(uniform(listener.binding), []).append(_Registered(function, listener))
+        for name in error_channels_on(function):
+            self._subscribe(self._parts.channels[name], function)
+
+    def finish(self) -> None:
+        """Make the bindings and subscribe the listeners.
+
+        Raises:
+            ConfigurationErrors: Everything that is wrong.
+        """
+        settings = self._parts.settings
+        for name in settings.input_bindings:
+            self._inputs.add(name)
+        for name in (*settings.source, *settings.output_bindings):
+            self._outputs.add(name)
+        self._collect_names()
+        for name in self._outputs:
+            with self._collected():
+                self._parts.service.add(self._factory.output(name, self._parts.channels[name]))
+        for name in self._inputs:
+            with self._collected():
+                self._input(name)
+        if self._errors:
+            raise self._errors[0] if len(self._errors) == 1 else ConfigurationErrors(self._errors)
+
+    def _collect_names(self) -> None:
+        """Turn what listeners name into inputs and outputs."""
+        declared = [*self._inputs, *self._outputs]
+        for registered in (each for listeners in self._listeners.values() for each in listeners):
+            who = f"listener {describe(registered.function)}"
+            self._name(registered.listener.binding, who, self._inputs, declared)
+            for output in outputs_on(registered.function):
+                self._name(output, f"@send_to of {who}", self._outputs, declared)
+        for name in self._inputs:
+            if name in self._outputs:
+                self._errors.append(
+                    ConfigurationError(
+                        f"binding {name!r} is used as an input and as an output: give each a name"
+                    )
+                )
+
+    def _name(self, name: str, who: str, names: _Names, declared: Iterable[str]) -> None:
+        if name in names:
+            return
+        if self._factory.is_configured(name):
+            names.add(name)
+        else:
+            self._errors.append(self._factory.unknown(name, who, declared))
+
+    def _input(self, name: str) -> None:
+        registered = self._listeners.get(uniform(name), [])
+        handlers = [self._handler(name, each) for each in registered]
+        if len(handlers) > 1 and any(handler.returns_messages for handler in handlers):
+            raise ConfigurationError(
+                f"binding {name!r} has {len(handlers)} listeners, so none of them may have @send_to: "
+                + ", ".join(describe(each.function) for each in registered)
+            )
+        channel = self._parts.channels[name]
+        if len(handlers) == 1 and handlers[0].condition is None:
+            self._subscribe(channel, handlers[0])
+        elif handlers:
+            self._subscribe(channel, ListenerDispatch(name, handlers))
+        elif not channel.subscribers:
+            log.warning("Binding %r has no listener: its messages fail until somebody subscribes", name)
+        manual = any(handler.settles_by_hand for handler in handlers)
+        self._parts.service.add(self._factory.input(name, channel, manual=manual))
+
+    def _handler(self, binding: str, registered: _Registered) -> ListenerHandler:
+        function, listener = registered.function, registered.listener
+        outputs = [self._parts.channels[name] for name in outputs_on(function)]
+        if not outputs:
+            _warn_of_lost_result(function)
+        return ListenerHandler(
+            function,
+            listener,
+            plan_arguments(function, self._reader_factory(binding), self._parts.providers),
+            condition=self._condition(function, listener),
+            is_async=is_async(function),
+            pool=lambda: self._pool(binding),
+            outputs=outputs,
+            elsewhere=self._parts.bridge.asend,
+            not_copied=self._parts.settings.integration.message_handler_not_propagated_headers,
+        )
+
+    def _condition(self, function: Callable[..., object], listener: Listener) -> Expression | None:
+        if not listener.condition:
+            return None
+        try:
+            return compile_expression(listener.condition)
+        except ExpressionError as error:
+            raise ConfigurationError(f"the condition of listener {describe(function)}: {error}") from error
+
+    def _reader_factory(self, binding: str) -> Callable[[object], Reader]:
+        properties = self._factory.properties(binding)
+        if properties.consumer.use_native_decoding:
+            return _native_reader
+        return lambda type_: self._parts.converter.payload_reader(type_, properties.content_type)
+
+    def _pool(self, binding: str) -> Executor:
+        """Return the binding's threads; they are made when a `def` listener is first called."""
+        found = self._pools.get(binding)
+        if found is None:
+            properties = self._factory.properties(binding)
+            width = properties.consumer.concurrency * len(topics_of(properties.destination or binding))
+            found = self._pools[binding] = ThreadPoolExecutor(width, thread_name_prefix=f"{binding} listener")
+        return found
+
+    def _subscribe(self, channel: SubscribableChannel, handler: Handler) -> None:
+        if channel.subscribe(handler):
+            self._subscribed.append((channel, handler))
+
+    def take_apart(self) -> None:
+        """Unsubscribe every listener and end their threads; a thread at work is left to itself."""
+        for channel, handler in self._subscribed:
+            channel.unsubscribe(handler)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._subscribed.clear()
+        self._pools.clear()
+
+    @contextmanager
+    def _collected(self) -> Iterator[None]:
+        try:
+            yield
+        except ConfigurationErrors as found:
+            self._errors.extend(found.errors)
+        except ConfigurationError as error:
+            self._errors.append(error)
+
+
+def _declarations(interface: type, required: bool = False) -> Sequence[Any]:
+    try:
+        return list(declarations_of(interface))
+    except TypeError as error:
+        if required:
+            raise ConfigurationError(str(error)) from error
+        return []
+
+
+def _native_reader(type_: object) -> Reader:
+    if type_ in (bytes, Any, object):
+        return lambda message: message.payload
+    raise MessageConversionError("with use-native-decoding the payload is what the binder received: bytes")
+
+
+def _warn_of_lost_result(function: Callable[..., object]) -> None:
+    returned = getattr(function, "__annotations__", {}).get("return")
+    if returned not in (None, NoneType, "None", Any, inspect.Parameter.empty):
+        log.warning(
+            "Listener %s returns %s, but has no @send_to: it goes nowhere", describe(function), returned
+        )

@@ -1,0 +1,62 @@
+"""An application's loop in a thread of its own, for programs that have no loop."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+
+from streamkit.loops import new_loop
+
+__all__ = ["BackgroundLoop"]
+
+
+class BackgroundLoop:
+    """Runs ``start`` on a new loop in a thread, keeps the loop turning, and runs ``stop`` at the end."""
+
+    def __init__(self, start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]]) -> None:
+        self._start = start
+        self._stop = stop
+        self._started: Future[None] = Future()
+        self._finished: Future[None] = Future()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Event | None = None
+        # A daemon: a program that ends without leaving the `with` block must not hang.
+        self._thread = threading.Thread(target=self._run, name="streamkit loop", daemon=True)
+
+    def start(self) -> None:
+        """Return when ``start`` has; what it raises is raised here."""
+        self._thread.start()
+        try:
+            self._started.result()
+        except BaseException:
+            if self._started.done():
+                self._thread.join()
+            raise
+
+    def stop(self) -> None:
+        """Return when ``stop`` has and the thread is gone; what it raises is raised here."""
+        if self._loop is not None and self._stopping is not None:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+        self._finished.result()
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(self._main())
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        try:
+            await self._start()
+        except BaseException as error:  # told to the thread that waits
+            self._started.set_exception(error)
+            return
+        self._started.set_result(None)
+        await self._stopping.wait()
+        try:
+            await self._stop()
+        except BaseException as error:  # told to the thread that waits
+            self._finished.set_exception(error)
+        else:
+            self._finished.set_result(None)

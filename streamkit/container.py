@@ -1,0 +1,102 @@
+"""The application's container: its parts, each of which can be overridden.
+
+::
+
+    app.container.clock.override(providers.Object(my_clock))
+
+A container of the user's own can be given to the application; markers such as ``Provide[Repositories.orders]``
+in listeners and constructors are looked up there first.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dependency_injector import containers, providers
+
+from streamkit.binder.binding_service import BindingService
+from streamkit.binder.error_channels import ErrorChannels
+from streamkit.binder.factory import BindingFactory
+from streamkit.binder.registry import BinderRegistry, BinderTypes
+from streamkit.clock import SystemClock
+from streamkit.config.environment import Environment
+from streamkit.config.settings import StreamSettings
+from streamkit.messaging.converter import CompositeMessageConverter, MessageConverter
+
+if TYPE_CHECKING:  # the wiring module is slow to import, and without it there are no markers
+    from dependency_injector.wiring import ProvidersMap
+
+__all__ = ["ApplicationContainer", "Providers"]
+
+
+class ApplicationContainer(containers.DeclarativeContainer):
+    """What an application is made of."""
+
+    application: "providers.Dependency[object]" = providers.Dependency()
+    """The application itself."""
+    application_name = providers.Dependency(instance_of=str)
+    """Its name, for client ids and logs."""
+    environment: "providers.Dependency[Environment]" = providers.Dependency()
+    """All settings."""
+    binder_plugins: "providers.Dependency[Mapping[str, object]]" = providers.Dependency(default={})
+    """Binder types given in code."""
+    converters: "providers.Dependency[Sequence[MessageConverter]]" = providers.Dependency(default=())
+    """The user's message converters, tried first."""
+
+    clock = providers.Singleton(SystemClock)
+    """Wall-clock time."""
+    converter = providers.Singleton(CompositeMessageConverter, converters)
+    """All message converters."""
+    error_channels = providers.Singleton(ErrorChannels)
+    """Where failures are told."""
+    binder_types = providers.Singleton(BinderTypes, binder_plugins)
+    """The kinds of binders there are."""
+    settings = providers.Singleton(StreamSettings.explain, environment, binder_types.provided.names)
+    """`spring.cloud.stream.*`, with the origin of each value."""
+    binders = providers.Singleton(
+        BinderRegistry, binder_types, environment, settings.provided.value, clock, application_name
+    )
+    """The configured binders."""
+    binding_factory = providers.Singleton(
+        BindingFactory,
+        application,
+        settings,
+        environment=environment,
+        registry=binders,
+        converter=converter,
+        error_channels=error_channels,
+    )
+    """Makes bindings."""
+    bindings = providers.Singleton(
+        BindingService, application, settings.provided.value, binders, binding_factory
+    )
+    """The bindings of this run."""
+
+
+class Providers:
+    """Finds what a container's marker stands for."""
+
+    def __init__(self, own: Sequence[containers.Container]) -> None:
+        """Look in these containers, the first one first."""
+        self._containers = tuple(own)
+
+    def find(self, marker: object) -> Callable[[], object] | None:
+        """Return what provides the value, or None if ``marker`` is none of dependency-injector's.
+
+        Raises:
+            LookupError: No container has it.
+        """
+        wiring = sys.modules.get("dependency_injector.wiring")
+        if wiring is None or not isinstance(marker, wiring.Provide | wiring.Provider):
+            return None
+        for container in self._containers:
+            known: ProvidersMap = wiring.ProvidersMap(container)
+            provider: Any = known.resolve_provider(marker.provider, marker.modifier)
+            if provider is not None:
+                return partial(_itself, provider) if isinstance(marker, wiring.Provider) else provider
+        raise LookupError(f"no container provides {marker.provider!r}")
+
+
+def _itself(provider: object) -> object:
+    return provider

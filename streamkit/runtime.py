@@ -1,0 +1,191 @@
+"""One run of an application: started on a loop, stopped in the reverse order."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from contextvars import copy_context
+from datetime import timedelta
+from types import ModuleType
+
+from dependency_injector import containers
+from pydantic import BaseModel, ConfigDict
+
+from streamkit.assembly import Assembly, Parts
+from streamkit.binder.binding import OutputBinding
+from streamkit.binder.binding_service import BindingService
+from streamkit.bridge import StreamBridge
+from streamkit.channels import Channels
+from streamkit.clock import use_clock
+from streamkit.config.durations import Milliseconds
+from streamkit.container import ApplicationContainer, Providers
+from streamkit.declarations import enabled_bindings
+from streamkit.events import application_started, application_stopped, notify
+from streamkit.listener import decorated_in, has_listeners
+from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork
+from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.interceptor import ChannelInterceptor
+from streamkit.messaging.portal import Portal
+from streamkit.registrations import Registrations
+
+__all__ = ["LifecycleProperties", "Runtime"]
+
+log = logging.getLogger(__name__)
+
+
+class LifecycleProperties(BaseModel):
+    """`spring.lifecycle.*`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    timeout_per_shutdown_phase: Milliseconds = timedelta(seconds=30)
+    """How long calls in flight may take when the application stops."""
+
+
+class Runtime:
+    """A running application.
+
+    Attributes:
+        portal: The way onto its loop.
+        service: Its bindings.
+    """
+
+    def __init__(
+        self,
+        application: object,
+        registrations: Registrations,
+        *,
+        container: ApplicationContainer,
+        own: Sequence[containers.Container],
+        channels: Channels,
+        bridge: StreamBridge,
+        portal: Portal,
+        watch_loop: bool,
+    ) -> None:
+        self.portal = portal
+        self._application = application
+        self._registrations = registrations
+        self._container = container
+        self._own = own
+        self._channels = channels
+        self._bridge = bridge
+        self._watch = LoopWatch(application) if watch_loop else None
+        self._intercepted: list[tuple[SubscribableChannel, ChannelInterceptor]] = []
+        self._assembly: Assembly | None = None
+        self._fork_hook: object = None
+        self.service: BindingService = container.bindings()
+
+    @property
+    def shutdown_timeout(self) -> float:
+        """Seconds that calls in flight get when the application stops."""
+        environment = self._container.environment()
+        properties = environment.bind("spring.lifecycle", LifecycleProperties)
+        return properties.timeout_per_shutdown_phase.total_seconds()
+
+    async def start(self) -> None:
+        """Assemble, connect, bind.
+
+        Raises:
+            ConfigurationErrors: Settings or listeners are wrong.
+            BinderError: A messaging system refused, or is away and is not to be waited for.
+        """
+        loop = asyncio.get_running_loop()
+        with use_clock(self._container.clock()):
+            context = copy_context()
+        await loop.create_task(self._start(), name="start the application", context=context)
+
+    async def _start(self) -> None:
+        self._assemble()
+        self._channels.attach(self.portal)
+        for binding in self.service.bindings.values():
+            self._intercept(binding.channel)
+        self._fork_hook = after_fork(self._forked)
+        await self.service.start()
+        if self._watch is not None:
+            self._watch.start()
+        log.info("Started with bindings %s", dict(self.service.states()))
+        if application_started.receivers:
+            notify(application_started, self._application)
+
+    def _assemble(self) -> None:
+        self._assembly = assembly = Assembly(
+            Parts(
+                self._application,
+                self._container.settings().value,
+                self.service,
+                self._channels,
+                self._container.converter(),
+                Providers([*self._own, self._container]),
+                self._bridge,
+            )
+        )
+        for interface in self._registrations.interfaces:
+            assembly.interface(interface)
+        for function in self._registrations.functions:
+            assembly.function(function)
+        for source in self._registrations.sources:
+            self._include(assembly, source)
+        assembly.finish()
+
+    def _include(self, assembly: Assembly, source: object) -> None:
+        if isinstance(source, ModuleType):
+            for value in list(vars(source).values()):
+                is_own = isinstance(value, type) and value.__module__ == source.__name__
+                if is_own and (has_listeners(value) or enabled_bindings(value)):
+                    self._include(assembly, value)
+        elif isinstance(source, type):
+            for interface in enabled_bindings(source):
+                assembly.interface(interface)
+            source = assembly.construct(source)
+        else:
+            for interface in enabled_bindings(type(source)):
+                assembly.interface(interface)
+        for function in decorated_in(source):
+            assembly.function(function)
+
+    def _intercept(self, channel: SubscribableChannel) -> None:
+        for interceptor in self._registrations.interceptors.matching(channel.name):
+            channel.add_interceptor(interceptor)
+            self._intercepted.append((channel, interceptor))
+
+    async def output(self, name: str, binder: str | None) -> OutputBinding:
+        """Return the output binding of that name, made if it is new."""
+        return await self.service.output(name, binder, self._new_channel)
+
+    def _new_channel(self, name: str) -> SubscribableChannel:
+        channel = self._channels[name]
+        if not channel.interceptors:
+            self._intercept(channel)
+        return channel
+
+    async def stop(self, timeout: float | None = None) -> None:
+        """Unbind, take the listeners off their channels, close what was opened.
+
+        Args:
+            timeout: Seconds for calls in flight; those of the settings if not given.
+
+        Raises:
+            Exception: What a binder raised; everything is stopped all the same.
+        """
+        if self._watch is not None:
+            self._watch.stop()
+        try:
+            await self.service.stop(self.shutdown_timeout if timeout is None else timeout)
+        finally:
+            self._fork_hook = None
+            for channel, interceptor in self._intercepted:
+                channel.remove_interceptor(interceptor)
+            if self._assembly is not None:
+                self._assembly.take_apart()
+            self._channels.attach(None)
+            self._container.bindings.reset()
+            self._container.binding_factory.reset()
+            self._container.binders.reset()
+            if application_stopped.receivers:
+                notify(application_stopped, self._application)
+
+    def _forked(self) -> None:
+        """In the child of a fork: refuse whatever is sent."""
+        self.portal = ForkedPortal(self.portal.loop)
+        self._channels.attach(self.portal)
+        for name in self._channels:
+            self._channels[name].add_interceptor(ForkGuard(), 0)
