@@ -23,11 +23,12 @@ from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.recovery import RecoveryReport
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
+from rocket_remoting.address import parse_address
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.errors import ConnectError, RemotingError
-from rocket_remoting.transport import Server, Transport, parse_address
+from rocket_remoting.transport import Server, Transport
 
 __all__ = ["Broker"]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import cast
 
+from rocket_remoting.address import format_address
 from rocket_remoting.codes import ResponseCode, request_name
 from rocket_remoting.command import Buffer, RemotingCommand
 from rocket_remoting.errors import (
@@ -462,14 +463,6 @@ class Connection(asyncio.BufferedProtocol):
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else f"{len(self._pending)} requests under way"
         return f"<Connection {self.local_address} → {self.remote_address}: {state}>"
-
-
-def format_address(address: object) -> str:
-    """``host:port`` of a socket address, ``[host]:port`` for IPv6."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        host, port = address[:2]
-        return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-    return str(address or "")
 
 
 def _not_supported(request: RemotingCommand) -> RemotingCommand:

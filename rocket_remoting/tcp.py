@@ -2,9 +2,10 @@
 
 import asyncio
 
+from rocket_remoting.address import parse_address
 from rocket_remoting.connection import Connection, Handler, Limits
 from rocket_remoting.errors import ConnectError
-from rocket_remoting.transport import ConnectionCallback, Server, parse_address
+from rocket_remoting.transport import ConnectionCallback, Server
 
 
 class TcpTransport:

@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from rocket_remoting.address import format_address
 from rocket_remoting.connection import Connection, Handler, Limits
-from rocket_remoting.errors import ConnectError
 
 logger = logging.getLogger("rocket_remoting")
 
@@ -91,7 +91,7 @@ class Server:
     @property
     def address(self) -> str:
         """``host:port``, to be connected to."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return format_address((self.host, self.port))
 
     @property
     def connections(self) -> frozenset[Connection]:
@@ -145,15 +145,3 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}: {len(self._connections)} connections>"
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[host]:port``.
-
-    Raises:
-        ConnectError: The text is no address.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ConnectError(address, "not an address of the form host:port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
