@@ -27,7 +27,7 @@ from streamkit.config.source import (
     table_source,
 )
 from streamkit.config.tree import RawTree, read_tree
-from streamkit.config.validation import Bound, SettingWarning, validate
+from streamkit.config.validation import Bound, SettingWarning, validate, without_effect
 from streamkit.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
@@ -156,9 +156,8 @@ class Environment:
         Raises:
             ConfigurationErrors: Everything that is wrong with it.
         """
-        bound = validate(tree, model)
-        self.note(bound.warnings)
-        return bound
+        self.note(without_effect(tree))
+        return validate(tree, model)
 
     def note(self, warnings: Iterable[SettingWarning]) -> None:
         """Logs the warnings that were not logged before, and keeps them in `warnings`."""

@@ -44,12 +44,10 @@ class Bound(Generic[M]):
     Attributes:
         value: The model.
         origins: Where each value that was set comes from, by its place in the model.
-        warnings: The settings that were given, but have no effect.
     """
 
     value: M
     origins: Mapping[Location, Value]
-    warnings: tuple[SettingWarning, ...]
 
 
 def validate(tree: RawTree, model: type[M]) -> Bound[M]:
@@ -65,7 +63,7 @@ def validate(tree: RawTree, model: type[M]) -> Bound[M]:
         problems.extend(errors_of(tree, error))
     if problems:
         raise ConfigurationErrors(_in_order(problems))
-    return Bound(value, tree.origins, tuple(_warnings(tree)))
+    return Bound(value, tree.origins)
 
 
 def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationError]:
@@ -110,7 +108,8 @@ def _rejections(tree: RawTree) -> Iterator[ConfigurationError]:
             )
 
 
-def _warnings(tree: RawTree) -> Iterator[SettingWarning]:
+def without_effect(tree: RawTree) -> Iterator[SettingWarning]:
+    """The settings that were given, but have no effect."""
     for value, limit in _limited(tree):
         if isinstance(limit, Accepted):
             yield SettingWarning(value, limit.reason)
