@@ -23,32 +23,26 @@ class BrokerProcess:
         return f"127.0.0.1:{self._name_server_port}"
 
     async def start(self) -> None:
-        """Return when the broker is up.
+        """Return when the broker is up. What it logs goes to `broker.log` in the store.
 
         Raises:
-            RuntimeError: It ended before that; the text has what it said.
+            RuntimeError: It ended before that; the text has what it logged.
         """
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "streamkit.cli",
-            "broker",
-            "--store",
-            str(self._store),
-            "--name-server-port",
-            str(self._name_server_port),
-            "--port",
-            str(self._broker_port),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
+        self._store.mkdir(parents=True, exist_ok=True)
+        log = self._store / "broker.log"
+        with log.open("ab") as logged:
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "streamkit.cli", "broker", "--store", str(self._store)),
+                *("--name-server-port", str(self._name_server_port), "--port", str(self._broker_port)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=logged,
+            )
         assert self._process.stdout is not None
-        said = []
         async for line in self._process.stdout:
-            said.append(line.decode())
-            if b"broker[" in line and b"boot success" in line:
+            if line.startswith(b"The broker["):
                 return
-        raise RuntimeError(f"the broker ended with code {await self._process.wait()}:\n{''.join(said)}")
+        code = await self._process.wait()
+        raise RuntimeError(f"the broker ended with code {code}:\n{log.read_text()[-2000:]}")
 
     async def kill(self) -> None:
         """End it as `kill -9` does: nothing is flushed, nothing is said."""

@@ -1,0 +1,1 @@
+"""The book's consumer: prints what arrives from topic TopicTest."""

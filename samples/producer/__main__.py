@@ -1,0 +1,45 @@
+"""`python -m samples.producer`: a web application that sends what it is asked to.
+
+GET /send?msg=tcever     sends the text
+GET /orderly             sends 创建, 支付, 退款 to one queue, in that order
+"""
+
+import asyncio
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from streamkit import Message, Source, StreamApplication
+from streamkit.messaging.headers import PARTITION
+
+app = StreamApplication(Source, config_location=Path(__file__).parent)
+
+
+async def send(request: Request) -> PlainTextResponse:
+    """Send the query's `msg`."""
+    text = request.query_params["msg"]
+    await app.bound(Source).output.asend(Message(text))
+    return PlainTextResponse(f"Hello RocketMQ Binder, send {text}")
+
+
+async def orderly(request: Request) -> PlainTextResponse:
+    """Send the life of an order, each step to queue 0."""
+    for step in ("创建", "支付", "退款"):
+        await app.bound(Source).output.asend(Message.create(step, {PARTITION: 0}))
+    return PlainTextResponse("OK")
+
+
+async def main() -> None:
+    """Serve until interrupted."""
+    web = Starlette(routes=[Route("/send", send), Route("/orderly", orderly)])
+    async with app:
+        port = int(app.environment.text("server.port", "8081"))
+        await uvicorn.Server(uvicorn.Config(web, host="127.0.0.1", port=port, log_level="warning")).serve()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
