@@ -129,7 +129,7 @@ class ApacheBroker:
             "storePathCommitLog": str(self.store / "commitlog"),
             **self._settings,
         }
-        write_logback(self._home, self.version)
+        write_logback(self._home, self.version, level="WARN")
         return JavaProcess(
             [
                 program("java"),

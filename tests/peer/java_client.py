@@ -95,13 +95,15 @@ class JavaClient:
         self._answers: dict[int, Future[Any]] = {}
         self._consumers: dict[str, JavaConsumer] = {}
         self._numbers = itertools.count(1)
-        write_logback(self._home, version)
+        write_logback(self._home, version, level="INFO")
         self._process = JavaProcess(
             [
                 program("java"),
                 *java_options(self._home, heap="256m"),
                 f"-Drmq.logback.configurationFile={self._home}/conf/rmq.tools.logback.xml",
                 f"-Drocketmq.serialize.type={serialize}",
+                # A 5.x client waits this long before its first rebalance too.
+                "-Drocketmq.client.rebalance.minInterval=100",
                 "-cp",
                 f"{self._home}/conf:{class_path(version)}",
                 "streamkit.peer.PeerClient",
@@ -151,6 +153,10 @@ class JavaClient:
         printed: str = self.call("admin", arguments=[*arguments, "-n", name_server])
         return printed
 
+    def create_topic(self, name_server: str, address: str, topic: str, queues: int) -> None:
+        """Make a topic on the broker at an address."""
+        self.call("createTopic", nameServer=name_server, address=address, topic=topic, queues=queues)
+
     def begin(self, do: str, **arguments: object) -> Future[Any]:
         """Begin one command."""
         number = next(self._numbers)
@@ -168,6 +174,11 @@ class JavaClient:
             return self.begin(do, **arguments).result(ANSWER_TIMEOUT)
         except TimeoutError:
             raise TimeoutError(f"Java did not answer {do}:\n{self._process.tail()}") from None
+
+    def log(self, lines: int = 40) -> str:
+        """Return the last lines that Apache's client logged: 4.9 and 5.x name the file differently."""
+        logged = [file.read_text(errors="replace") for file in self._home.glob("*rocketmq*.log")]
+        return "\n".join("".join(logged).splitlines()[-lines:])
 
     def stop(self) -> None:
         """End the JVM with all its producers and consumers."""
@@ -294,7 +305,8 @@ class JavaConsumer:
                     f"{m.text[:40]!r} (queue {m.queue}, redelivery {m.reconsume_times})"
                     for m in self._received
                 ]
-                raise TimeoutError(f"waited {timeout} s for {what}; came {len(came)}: {', '.join(came[:20])}")
+                told = f"waited {timeout} s for {what}; came {len(came)}: {', '.join(came[:20])}"
+                raise TimeoutError(f"{told}\n{self._client.log()}")
 
     def assigned(self, topic: str | None = None) -> list[int]:
         """Return the ids of the queues it has now, of one topic or of all."""

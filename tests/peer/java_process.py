@@ -14,7 +14,7 @@ LOGBACK = """<configuration>
     <file>{file}</file>
     <encoder><pattern>%d{{HH:mm:ss.SSS}} %p %t %c{{1}} - %m%n</pattern></encoder>
   </appender>
-  <root level="WARN"><appender-ref ref="FILE"/></root>
+  <root level="{level}"><appender-ref ref="FILE"/></root>
 </configuration>
 """
 
@@ -34,13 +34,13 @@ def java_options(home: Path, heap: str) -> list[str]:
         f"-Duser.home={home}",
         f"-Drocketmq.home.dir={home}",
         f"-Drocketmq.client.logRoot={home}",
-        "-Drocketmq.client.logLevel=WARN",
+        "-Drocketmq.client.logLevel=INFO",
         f"-Drocketmq.client.localOffsetStoreDir={home}/offsets",
     ]
 
 
-def write_logback(home: Path, version: str) -> None:
-    """Give RocketMQ's programs under `home` one log file each, warnings only.
+def write_logback(home: Path, version: str, level: str) -> None:
+    """Give RocketMQ's programs under `home` one log file, from that level on.
 
     4.9 reads `conf/logback_<program>.xml`; 5.x a file of its own shaded logback, named at the start.
     """
@@ -49,7 +49,7 @@ def write_logback(home: Path, version: str) -> None:
     shaded = "org.apache.rocketmq.logging.ch.qos.logback"
     package = shaded if version.startswith("5.") else "ch.qos.logback"
     for name in ("namesrv", "broker", "tools"):
-        text = LOGBACK.format(package=package, file=home / "rocketmq.log")
+        text = LOGBACK.format(package=package, file=home / "rocketmq.log", level=level)
         (conf / f"logback_{name}.xml").write_text(text)
         (conf / f"rmq.{name}.logback.xml").write_text(text)
 

@@ -59,11 +59,13 @@ final class Consumers {
         return queues;
     }
 
-    Object stop(Arguments command) {
+    Object stop(Arguments command) throws Exception {
         DefaultMQPushConsumer consumer = consumer(command);
         running.remove(command.text("name"));
-        consumer.shutdown();
-        return null;
+        return Hurry.through(() -> {
+            consumer.shutdown();
+            return null;
+        });
     }
 
     private DefaultMQPushConsumer consumer(Arguments command) {

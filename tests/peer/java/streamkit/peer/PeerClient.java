@@ -88,6 +88,8 @@ public final class PeerClient {
                 return consumers.stop(command);
             case "admin":
                 return admin.run(command);
+            case "createTopic":
+                return admin.createTopic(command);
             default:
                 throw new IllegalArgumentException("unknown command " + command.text("do", ""));
         }

@@ -128,9 +128,13 @@ final class Producers {
         return Messages.write(producer(command).viewMessage(command.text("topic"), command.text("messageId")));
     }
 
-    Object stop(Arguments command) {
-        running.remove(command.text("name")).shutdown();
-        return null;
+    Object stop(Arguments command) throws Exception {
+        DefaultMQProducer producer = producer(command);
+        running.remove(command.text("name"));
+        return Hurry.through(() -> {
+            producer.shutdown();
+            return null;
+        });
     }
 
     private DefaultMQProducer producer(Arguments command) {
