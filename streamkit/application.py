@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from streamkit.config.origin import Scalar
     from streamkit.container import ApplicationContainer
     from streamkit.runtime import Runtime
-    from streamkit.testing.harness import TestHarness
+    from streamkit.testing.harness import Harness
 
 __all__ = ["StreamApplication"]
 
@@ -316,15 +316,15 @@ class StreamApplication:
         if background is not None:
             background.stop()
 
-    def test(self, *, strict: bool = False) -> "TestHarness":
+    def test(self, *, strict: bool = False) -> "Harness":
         """Return a context in which the application runs on memory and virtual time, for tests.
 
         Args:
             strict: Whether a message nobody has read at the end is an error.
         """
-        from streamkit.testing.harness import TestHarness
+        from streamkit.testing.harness import Harness
 
-        return TestHarness(self, strict=strict)
+        return Harness(self, strict=strict)
 
     def __repr__(self) -> str:
         return f"<StreamApplication {'running' if self.is_running else 'stopped'}>"

@@ -5,7 +5,7 @@ Everything that is wrong is collected and told at once, before anything is conne
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from streamkit.channels import Channels
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import StreamSettings
 from streamkit.container import Providers
-from streamkit.declarations import Direction, bound_interface, declarations_of
+from streamkit.declarations import Direction, bound_interface, declarations_of, declares_channels
 from streamkit.errors import (
     ConfigurationError,
     ConfigurationErrors,
@@ -96,6 +96,7 @@ class Assembly:
         self._inputs = _Names()
         self._outputs = _Names()
         self._listeners: dict[str, list[_Registered]] = {}
+        self._functions: list[Callable[..., object]] = []
         self._subscribed: list[tuple[SubscribableChannel, Handler]] = []
         self._pools: dict[str, Executor] = {}
 
@@ -131,7 +132,7 @@ class Assembly:
         if isinstance(type_, type):
             if isinstance(self._parts.application, type_) and type_ is not object:
                 return True, self._parts.application
-            if any(True for _ in _declarations(type_)):
+            if declares_channels(type_):
                 self.interface(type_)
                 return True, bound_interface(type_, self._parts.channels)
         return False, None
@@ -139,12 +140,15 @@ class Assembly:
     def interface(self, interface: type) -> None:
         """Bind the channels an interface declares."""
         with self._collected():
-            for declaration in _declarations(interface, required=True):
+            for declaration in declarations_of(interface):
                 names = self._inputs if declaration.direction is Direction.INPUT else self._outputs
                 names.add(declaration.name)
 
     def function(self, function: Callable[..., object]) -> None:
-        """Register a decorated function."""
+        """Register a decorated function, once however often it is found."""
+        if function in self._functions:
+            return
+        self._functions.append(function)
         for listener in listeners_on(function):
             self._listeners.setdefault(uniform(listener.binding), []).append(_Registered(function, listener))
         for name in error_channels_on(function):
@@ -274,15 +278,6 @@ class Assembly:
             self._errors.extend(found.errors)
         except ConfigurationError as error:
             self._errors.append(error)
-
-
-def _declarations(interface: type, required: bool = False) -> Sequence[Any]:
-    try:
-        return list(declarations_of(interface))
-    except TypeError as error:
-        if required:
-            raise ConfigurationError(str(error)) from error
-        return []
 
 
 def _native_reader(type_: object) -> Reader:

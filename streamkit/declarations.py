@@ -131,18 +131,27 @@ def declarations_of(interface: type) -> Iterator[ChannelDeclaration]:
     Raises:
         TypeError: It declares none.
     """
-    found = {
-        name: value
-        for kind in reversed(interface.__mro__)
-        for name, value in vars(kind).items()
-        if isinstance(value, ChannelDeclaration)
-    }
+    found = _found_in(interface)
     if not found:
         raise TypeError(
             f"{interface.__name__} declares no channels: give it attributes made by input_channel() or "
             "output_channel()"
         )
     yield from found.values()
+
+
+def declares_channels(kind: type) -> bool:
+    """Return whether a class is a binding interface."""
+    return bool(_found_in(kind))
+
+
+def _found_in(interface: type) -> dict[str, ChannelDeclaration]:
+    return {
+        name: value
+        for kind in reversed(interface.__mro__)
+        for name, value in vars(kind).items()
+        if isinstance(value, ChannelDeclaration)
+    }
 
 
 def bound_interface(interface: type[I], channels: Mapping[str, SubscribableChannel]) -> I:

@@ -18,7 +18,7 @@ from streamkit.channels import Channels
 from streamkit.clock import use_clock
 from streamkit.config.durations import Milliseconds
 from streamkit.container import ApplicationContainer, Providers
-from streamkit.declarations import enabled_bindings
+from streamkit.declarations import declares_channels, enabled_bindings
 from streamkit.events import application_started, application_stopped, notify
 from streamkit.listener import decorated_in, has_listeners
 from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork
@@ -127,20 +127,30 @@ class Runtime:
         assembly.finish()
 
     def _include(self, assembly: Assembly, source: object) -> None:
+        """Take in a module with its classes, a binding interface, a class of listeners, or an object of one."""
         if isinstance(source, ModuleType):
-            for value in list(vars(source).values()):
-                is_own = isinstance(value, type) and value.__module__ == source.__name__
-                if is_own and (has_listeners(value) or enabled_bindings(value)):
-                    self._include(assembly, value)
+            own = [
+                v for v in vars(source).values() if isinstance(v, type) and v.__module__ == source.__name__
+            ]
+            for value in filter(_is_of_interest, own):
+                self._include(assembly, value)
         elif isinstance(source, type):
-            for interface in enabled_bindings(source):
-                assembly.interface(interface)
-            source = assembly.construct(source)
+            if declares_channels(source):
+                assembly.interface(source)
+            if not has_listeners(source) and not enabled_bindings(source):
+                return
+            source = self._prepared(assembly, source)
         else:
             for interface in enabled_bindings(type(source)):
                 assembly.interface(interface)
         for function in decorated_in(source):
             assembly.function(function)
+
+    @staticmethod
+    def _prepared(assembly: Assembly, kind: type) -> object:
+        for interface in enabled_bindings(kind):
+            assembly.interface(interface)
+        return assembly.construct(kind)
 
     def _intercept(self, channel: SubscribableChannel) -> None:
         for interceptor in self._registrations.interceptors.matching(channel.name):
@@ -189,3 +199,7 @@ class Runtime:
         self._channels.attach(self.portal)
         for name in self._channels:
             self._channels[name].add_interceptor(ForkGuard(), 0)
+
+
+def _is_of_interest(kind: type) -> bool:
+    return has_listeners(kind) or bool(enabled_bindings(kind)) or declares_channels(kind)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import count
 
 from binders.inmemory.group import Group
-from streamkit.messaging.headers import PARTITION, MessageHeaders
+from streamkit.messaging.headers import PARTITION, SEQUENCE, MessageHeaders
 from streamkit.messaging.message import Message
 
 
@@ -24,6 +24,7 @@ class Destination:
         self.unheard = 0
         self._kept: list[deque[Message[bytes]]] = [deque(maxlen=retention) for _ in range(partitions)]
         self._turns = count()
+        self._sequence = count()
 
     @property
     def partitions(self) -> int:
@@ -49,6 +50,7 @@ class Destination:
             group = self.groups[name] = Group(name, self.partitions)
         group.subscribe(tags)
         if is_new and from_the_beginning:
+            self.unheard = 0
             for partition, kept in enumerate(self._kept):
                 for message in kept:
                     group.put(partition, message)
@@ -68,6 +70,7 @@ class Destination:
         """
         chosen = (next(self._turns) if partition is None else partition) % len(self._kept)
         headers[PARTITION] = chosen
+        headers[SEQUENCE] = next(self._sequence)
         message = Message(payload, MessageHeaders.adopt(headers))
         self._kept[chosen].append(message)
         if not self.groups:

@@ -16,6 +16,7 @@ _STEERING: Final = frozenset(
         portable.PARTITION,
         portable.PARTITION_OVERRIDE,
         portable.DELIVERY_ATTEMPT,
+        portable.SEQUENCE,
         portable.ERROR_CHANNEL,
         portable.REPLY_CHANNEL,
         portable.SEND_TO_DESTINATION,

@@ -37,6 +37,7 @@ class BinderTypes:
 
     Attributes:
         names: All of them, sorted.
+        plugins: Those given by the application.
     """
 
     def __init__(self, plugins: Mapping[str, object] | None = None) -> None:
@@ -45,10 +46,10 @@ class BinderTypes:
         Args:
             plugins: Objects with the hooks of :mod:`streamkit.binder.plugin`, by type; they win.
         """
-        self._plugins = dict(plugins or {})
+        self.plugins = dict(plugins or {})
         self._entries = installed_types()
         self._loaded: dict[str, pluggy.PluginManager] = {}
-        self.names = sorted({*self._plugins, *self._entries})
+        self.names = sorted({*self.plugins, *self._entries})
 
     def create(self, type_: str, name: str, context: BinderContext) -> Binder:
         """Return a binder of that type, not started yet.
@@ -84,7 +85,7 @@ class BinderTypes:
         return found
 
     def _plugin(self, type_: str) -> object:
-        given = self._plugins.get(type_)
+        given = self.plugins.get(type_)
         if given is not None:
             return given
         entry = self._entries.get(type_)

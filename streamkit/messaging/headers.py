@@ -34,6 +34,8 @@ DELIVERY_ATTEMPT = "deliveryAttempt"
 """int: how often this message has been handed to the listener, this time included."""
 SEND_TO_DESTINATION = "spring.cloud.stream.sendto.destination"
 """str: this one output goes to that binding or destination."""
+SEQUENCE = "streamkit_sequence"
+"""int: the place of an incoming message among all of its destination, where the binder knows it."""
 JSON_HEADER_TYPES = "spring_json_header_types"
 """JSON object {header: Java class}: how the first binder generation types non-string headers."""
 
