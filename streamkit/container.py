@@ -52,7 +52,12 @@ class ApplicationContainer(containers.DeclarativeContainer):
     """Where failures are told."""
     binder_types = providers.Singleton(BinderTypes, binder_plugins)
     """The kinds of binders there are."""
-    settings = providers.Singleton(StreamSettings.explain, environment, binder_types.provided.names)
+    settings = providers.Singleton(
+        StreamSettings.explain,
+        environment,
+        binder_types.provided.names,
+        binder_types.provided.extended_models,
+    )
     """`spring.cloud.stream.*`, with the origin of each value."""
     binders = providers.Singleton(
         BinderRegistry, binder_types, environment, settings.provided.value, clock, application_name

@@ -13,7 +13,6 @@ from rich.table import Table
 from streamkit.binder.registry import BinderTypes
 from streamkit.config.environment import Environment
 from streamkit.config.explain import ExplainedSetting, explain_binding, explain_model
-from streamkit.config.extended import extended_problems
 from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.config.validation import SettingWarning
 from streamkit.errors import ConfigurationError, ConfigurationErrors
@@ -129,15 +128,12 @@ def _binder_type(types: BinderTypes, settings: StreamSettings, binding: str) -> 
     return type_ if type_ in types.names else None
 
 
-def _problems(environment: Environment, types: BinderTypes) -> list[ConfigurationError]:
-    problems: list[ConfigurationError] = []
+def _problems(environment: Environment, types: BinderTypes) -> tuple[ConfigurationError, ...]:
     try:
-        StreamSettings.load(environment, types.names)
+        StreamSettings.load(environment, types.names, types.extended_models)
     except ConfigurationErrors as found:
-        problems.extend(found.errors)
-    for type_ in types.names:
-        problems.extend(extended_problems(environment, type_, *types.extended_models(type_)))
-    return problems
+        return found.errors
+    return ()
 
 
 def _settings_table(binding: str, rows: Sequence[ExplainedSetting]) -> Table:

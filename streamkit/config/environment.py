@@ -166,6 +166,11 @@ class Environment:
                 self.warnings[str(warning)] = warning
                 log.warning("%s", warning)
 
+    def sets_below(self, prefix: str) -> bool:
+        """Whether anything is set below `prefix`."""
+        segments = uniform_key(prefix)
+        return any(True for source in self.sources for _ in source.entries(segments))
+
     def below(self, prefix: str, *, inherit: bool = True) -> "Environment":
         """An environment in which what is set below `prefix` wins; nothing else is set unless `inherit`."""
         own = [SubtreeSource(source, uniform_key(prefix)) for source in self.sources]

@@ -4,9 +4,10 @@ A binding's own are read when it is made (`Environment.bind_extended`). This mod
 those of bindings that are not made: a key nobody knows is wrong wherever it stands.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from types import GenericAlias
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, create_model
 
@@ -14,21 +15,26 @@ from streamkit.config.environment import Environment
 from streamkit.config.stream_properties import SettingsModel
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
+ExtendedModels: TypeAlias = Callable[[str], tuple[type[BaseModel], type[BaseModel]]]
+"""The models of a type's `consumer.*` and `producer.*`."""
+
 
 def extended_problems(
-    environment: Environment, type_: str, consumer: type[BaseModel], producer: type[BaseModel]
+    environment: Environment, type_: str, models: ExtendedModels
 ) -> tuple[ConfigurationError, ...]:
     """What is wrong with the type's settings of bindings, and with its defaults; its `binder.*` is its own.
 
     Args:
         environment: All settings.
         type_: The binder's type, such as `rocketmq`.
-        consumer: The model of `consumer.*`.
-        producer: The model of `producer.*`.
+        models: Asked for the type's models, when there are settings of it.
     """
-    model = _model_of(consumer, producer)
+    prefix = f"spring.cloud.stream.{type_}"
+    if not environment.sets_below(prefix):
+        return ()
+    model = _model_of(*models(type_))
     try:
-        environment.bound(environment.tree(f"spring.cloud.stream.{type_}", model, skip=("binder",)), model)
+        environment.bound(environment.tree(prefix, model, skip=("binder",)), model)
     except ConfigurationErrors as found:
         return found.errors
     return ()

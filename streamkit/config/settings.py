@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from streamkit.config.durations import Seconds
 from streamkit.config.environment import Environment
+from streamkit.config.extended import ExtendedModels, extended_problems
 from streamkit.config.relaxed import uniform
 from streamkit.config.shape import Separator
 from streamkit.config.stream_properties import (
@@ -28,7 +29,8 @@ from streamkit.config.stream_properties import (
 )
 from streamkit.config.support import Accepted, Rejected
 from streamkit.config.tree import RawTree, merged
-from streamkit.config.validation import Bound
+from streamkit.config.validation import Bound, in_order
+from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 __all__ = [
     "PREFIX",
@@ -133,21 +135,48 @@ class StreamSettings(BaseSettings):
     """The Avro schema registry."""
 
     @classmethod
-    def load(cls, environment: Environment, binder_types: Iterable[str] = ()) -> Self:
+    def load(
+        cls,
+        environment: Environment,
+        binder_types: Iterable[str] = (),
+        extended_models: ExtendedModels | None = None,
+    ) -> Self:
         """The settings of `environment`.
 
         Args:
             environment: All settings.
             binder_types: The types of the binders there are: keys below those names are theirs.
+            extended_models: What their own settings of consumers and producers are; given, they are
+                checked too, also those of bindings that are not made.
 
         Raises:
             ConfigurationErrors: Everything that is wrong with the settings.
         """
-        return cls.explain(environment, binder_types).value
+        return cls.explain(environment, binder_types, extended_models).value
 
     @classmethod
-    def explain(cls, environment: Environment, binder_types: Iterable[str] = ()) -> Bound[Self]:
+    def explain(
+        cls,
+        environment: Environment,
+        binder_types: Iterable[str] = (),
+        extended_models: ExtendedModels | None = None,
+    ) -> Bound[Self]:
         """As `load`, with the origin of every value."""
+        types = list(binder_types)
+        problems: list[ConfigurationError] = []
+        if extended_models is not None:
+            for type_ in types:
+                problems.extend(extended_problems(environment, type_, extended_models))
+        try:
+            bound = cls._explain(environment, types)
+        except ConfigurationErrors as found:
+            raise ConfigurationErrors(in_order([*found.errors, *problems])) from None
+        if problems:
+            raise ConfigurationErrors(in_order(problems))
+        return bound
+
+    @classmethod
+    def _explain(cls, environment: Environment, binder_types: Iterable[str]) -> Bound[Self]:
         tree = environment.tree(PREFIX, cls, binder_types)
         _default_instance_index(tree, environment)
         _inherit_defaults(tree)

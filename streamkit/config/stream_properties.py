@@ -30,9 +30,9 @@ class HeaderMode(Enum):
     EMBEDDED_HEADERS = "embeddedHeaders"
 
 
-_NO_EMBEDDED_HEADERS = Rejected(
-    "headers travel as the messaging system's own; write headers, or nothing",
-    only=(HeaderMode.EMBEDDED_HEADERS,),
+_NATIVE_HEADERS = Rejected(
+    "headers always travel, as the messaging system's own: write headers, or nothing",
+    only=(HeaderMode.EMBEDDED_HEADERS, HeaderMode.NONE),
 )
 
 
@@ -83,7 +83,7 @@ class ConsumerProperties(SettingsModel):
         Rejected("there are no retry templates; set max-attempts, back-off-* and retryable-exceptions"),
     ] = None
     """The retry template to use."""
-    header_mode: Annotated[HeaderMode | None, _NO_EMBEDDED_HEADERS] = None
+    header_mode: Annotated[HeaderMode | None, _NATIVE_HEADERS] = None
     """How headers travel; unset: as the messaging system's own."""
     use_native_decoding: bool = False
     """No conversion by content type: the listener gets what the binder received."""
@@ -116,7 +116,7 @@ class ProducerProperties(SettingsModel):
         default_factory=list
     )
     """Groups that must get messages sent before they exist."""
-    header_mode: Annotated[HeaderMode | None, _NO_EMBEDDED_HEADERS] = None
+    header_mode: Annotated[HeaderMode | None, _NATIVE_HEADERS] = None
     """How headers travel; unset: as the messaging system's own."""
     use_native_encoding: bool = False
     """No conversion by content type: payloads must be bytes."""

@@ -1,7 +1,7 @@
 """Settings models out of raw values; what is wrong is said with file, line, key, value and expectation."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -62,7 +62,7 @@ def validate(tree: RawTree, model: type[M]) -> Bound[M]:
     except ValidationError as error:
         problems.extend(errors_of(tree, error))
     if problems:
-        raise ConfigurationErrors(_in_order(problems))
+        raise ConfigurationErrors(in_order(problems))
     return Bound(value, tree.origins)
 
 
@@ -162,7 +162,7 @@ def _fields_on(section: Section, location: Location) -> Iterator[Field]:
             shape = shape.item
 
 
-def _in_order(problems: list[ConfigurationError]) -> list[ConfigurationError]:
+def in_order(problems: Iterable[ConfigurationError]) -> list[ConfigurationError]:
     """The problems in the order of the files, each once: a wrong default is wrong for every binding."""
     return sorted({str(problem): problem for problem in problems}.values(), key=_place)
 

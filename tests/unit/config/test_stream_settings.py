@@ -115,11 +115,11 @@ def test_maps_with_dots():
     }
 
 
-@pytest.mark.parametrize("spelling", ["none", "NONE"])
+@pytest.mark.parametrize("spelling", ["headers", "HEADERS"])
 def test_enums_are_relaxed(spelling):
     """An enum's member is found by any spelling."""
     settings = load(f"spring.cloud.stream.bindings.output.producer.header-mode={spelling}")
-    assert settings.binding("output").producer.header_mode is HeaderMode.NONE
+    assert settings.binding("output").producer.header_mode is HeaderMode.HEADERS
 
 
 def test_empty_text_is_nothing():
@@ -297,13 +297,25 @@ def test_problems_of_bindings_that_are_not_made():
         "spring.cloud.stream.rocketmq.bindings.other.consumer.trans=true\n"
         "spring.cloud.stream.rocketmq.binder.whatever=1\n"
     )
-    problems = extended_problems(loaded, "rocketmq", Consumer, Producer)
+    problems = extended_problems(loaded, "rocketmq", lambda _: (Consumer, Producer))
     assert [problem.origin for problem in problems] == [
         "application.properties:1",
         "application.properties:2",
         "application.properties:3",
     ]
     assert problems[0].suggestion == "spring.cloud.stream.rocketmq.bindings.other.consumer.push.orderly"
+    with pytest.raises(ConfigurationErrors) as caught:
+        StreamSettings.load(loaded, ["rocketmq"], lambda _: (Consumer, Producer))
+    assert [str(error) for error in caught.value.errors] == [str(problem) for problem in problems]
+
+
+def test_models_are_asked_for_when_needed():
+    """The models of a binder nothing is set for are never loaded."""
+
+    def unwanted(type_):
+        raise AssertionError(type_)
+
+    StreamSettings.load(environment("spring.cloud.stream.default.group=g"), ["rocketmq"], unwanted)
 
 
 def test_secrets_are_not_told():
