@@ -7,6 +7,7 @@ from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.processors.clients import ClientsProcessor
+from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.groups import GroupsProcessor
 from rocket_broker.processors.locks import LocksProcessor
 from rocket_broker.processors.messages import MessagesProcessor
@@ -60,18 +61,19 @@ class RequestHandlers:
         address: str,
     ) -> None:
         name = settings.broker_name
+        destinations = Destinations(
+            settings=settings, clock=clock, topics=topics, groups=groups, host=settings.advertised_host
+        )
         self._sending = sending = SendProcessor(
             settings=settings,
-            clock=clock,
             store=store,
             writer=writer,
-            topics=topics,
-            groups=groups,
+            destinations=destinations,
             statistics=statistics,
             born_host=_host,
         )
         send_back = SendBackProcessor(
-            settings=settings, store=store, writer=writer, topics=topics, groups=groups
+            settings=settings, store=store, writer=writer, topics=topics, destinations=destinations
         )
         pulling = PullProcessor(
             settings=settings,

@@ -17,7 +17,6 @@ class BrokerStatistics:
     Attributes:
         put_messages: Messages stored for producers.
         put_bytes: Bytes of their records.
-        put_requests: Requests that stored them.
         got_messages: Messages handed to consumers.
         got_bytes: Bytes of their records.
         pulls_found: Pulls that were answered with messages.
@@ -28,7 +27,6 @@ class BrokerStatistics:
         self._time = time
         self.put_messages = 0
         self.put_bytes = 0
-        self.put_requests = 0
         self.got_messages = 0
         self.got_bytes = 0
         self.pulls_found = 0

@@ -5,22 +5,18 @@ is given when the disk has the message; otherwise in the same step.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 
 from rocket_broker.message_writer import Host, MessageWriter, properties_text
-from rocket_broker.perm import READ, WRITE
-from rocket_broker.refusal import SEE_FAQ, Refusal, check_topic_name
+from rocket_broker.processors.destinations import Destinations, is_exhausted
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
 from rocket_remoting.batch import BatchEntry, decode_batch
-from rocket_remoting.bodies import TopicConfig
-from rocket_remoting.clock import Clock
-from rocket_remoting.codes import RequestCode, ResponseCode, Version
+from rocket_remoting.bodies import TopicConfig, TopicFilterType
+from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.errors import RemoteProtocolError
@@ -39,15 +35,13 @@ from rocket_remoting.properties import (
     PROPERTY_TRANSACTION_PREPARED,
     decode_properties,
 )
-from rocket_remoting.sys_flag import MULTI_TAGS, TOPIC_UNIT, TOPIC_UNIT_SUB, transaction_value
-from rocket_remoting.topics import RETRY_PREFIX, TOPICS_CLOSED_TO_CLIENTS, dlq_topic
+from rocket_remoting.sys_flag import MULTI_TAGS, transaction_value
+from rocket_remoting.topics import RETRY_PREFIX
 
-__all__ = ["DLQ_QUEUES", "SendProcessor", "max_reconsume_times", "put_refusal"]
-
-DLQ_QUEUES = 1
-MULTI_TAG = "MULTI_TAG"
+__all__ = ["SendProcessor"]
 
 _TIMER_PROPERTIES = frozenset({PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELIVER_MS})
+_TIMER_OR_TRANSACTION = _TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
 
 
 class SendProcessor:
@@ -57,20 +51,16 @@ class SendProcessor:
         self,
         *,
         settings: BrokerSettings,
-        clock: Clock,
         store: MessageStore,
         writer: MessageWriter,
-        topics: TopicTable,
-        groups: SubscriptionGroupTable,
+        destinations: Destinations,
         statistics: BrokerStatistics,
         born_host: Callable[[Connection], Host],
     ) -> None:
         self._settings = settings
-        self._clock = clock
         self._store = store
         self._writer = writer
-        self._topics = topics
-        self._groups = groups
+        self._destinations = destinations
         self._statistics = statistics
         self._born_host = born_host
         self._waits_for_disk = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -87,15 +77,15 @@ class SendProcessor:
             header = command.header(SendMessageRequestHeader)
         if header.batch:
             return self._send_batch(connection, command, header)
-        config = self._topic(connection, header)
-        queue_id = self._queue_id(connection, header, config)
+        config = self._destinations.topic(connection, header)
+        queue_id = self._destinations.queue_id(connection, header, config)
         properties = decode_properties(header.properties or "")
         if header.sys_flag or not _TIMER_OR_TRANSACTION.isdisjoint(properties):
             self._refuse_unserved(header, properties)
         properties[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
         topic, stored_queue_id = header.topic, queue_id
-        if topic.startswith(RETRY_PREFIX) and self._is_exhausted(command, header):
-            topic, stored_queue_id = self._dead_letter_queue(topic, properties)
+        if topic.startswith(RETRY_PREFIX):
+            topic, stored_queue_id = self._retried(command, header, queue_id, properties)
         result = self._writer.put(
             topic,
             stored_queue_id,
@@ -119,11 +109,26 @@ class SendProcessor:
         while self._flushing:
             await asyncio.wait(self._flushing)
 
+    def _retried(
+        self,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        queue_id: int,
+        properties: dict[str, str],
+    ) -> tuple[str, int]:
+        """Return topic and queue of a message that a client gives back itself: its own, or the dead letters'."""
+        group = header.topic.removeprefix(RETRY_PREFIX)
+        config = self._destinations.group(group)
+        if not is_exhausted(command, header.reconsume_times or 0, header.max_reconsume_times, config):
+            return header.topic, queue_id
+        properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
+        return self._destinations.dead_letters(group)
+
     def _send_batch(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
     ) -> RemotingCommand | None:
-        config = self._topic(connection, header)
-        queue_id = self._queue_id(connection, header, config)
+        config = self._destinations.topic(connection, header)
+        queue_id = self._destinations.queue_id(connection, header, config)
         common = decode_properties(header.properties or "")
         self._refuse_unserved(header, common)
         if common.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0" or header.topic.startswith(RETRY_PREFIX):
@@ -156,57 +161,6 @@ class SendProcessor:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         return entries
 
-    def _topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
-        """Return the topic's configuration, the topic created if it may be.
-
-        Raises:
-            Refusal: There is no such topic, or it is not for this sender.
-        """
-        now_refused_until = self._settings.start_accept_send_request_time_stamp
-        if now_refused_until and self._clock.now_ms() < now_refused_until:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {now_refused_until}")
-        topic = header.topic
-        config = self._topics.get(topic) or self._create_topic(connection, header)
-        if topic in TOPICS_CLOSED_TO_CLIENTS:
-            raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
-        if not config.perm & WRITE:
-            raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
-        if config.order and not self._settings.broker_permission & WRITE:
-            # Apache's rule: a broker that loses its write permission still takes what is under way to topics
-            # without order; producers learn of it from the route.
-            name = self._writer.store_host[0]
-            raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{name}] sending message is forbidden")
-        return config
-
-    def _create_topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
-        topic = header.topic
-        check_topic_name(topic)
-        is_retry = topic.startswith(RETRY_PREFIX)
-        sys_flag = (TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT) if header.unit_mode else 0
-        config = self._topics.create_by_send(
-            topic, header.default_topic, header.default_topic_queue_nums, sys_flag, connection.remote_address
-        )
-        if config is None and is_retry:
-            config = self._topics.create_by_send_back(topic, 1, READ | WRITE, sys_flag)
-        if config is None:
-            raise Refusal(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{SEE_FAQ}"
-            )
-        return config
-
-    def _queue_id(self, connection: Connection, header: SendMessageRequestHeader, config: TopicConfig) -> int:
-        """Return the queue the sender asked for; any when it asked for none."""
-        queue_id = header.queue_id
-        if queue_id < 0 and config.write_queue_nums > 0:
-            return random.randrange(config.write_queue_nums)
-        if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"request queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
-                f"topicConfig.writeQueueNums:[{config.write_queue_nums}] Producer: {connection.remote_address}",
-            )
-        return queue_id
-
     def _refuse_unserved(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> None:
         """Refuse messages that ask for what is not served: to store them plainly would break a promise.
 
@@ -228,34 +182,16 @@ class SendProcessor:
                 "accurate timer message is not enabled: this broker delays by level only",
             )
 
-    def _is_exhausted(self, command: RemotingCommand, header: SendMessageRequestHeader) -> bool:
-        """Whether a message for a retry topic has been redelivered as often as its group allows."""
-        group = header.topic.removeprefix(RETRY_PREFIX)
-        config = self._groups.find(group)
-        if config is None:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group} {SEE_FAQ}"
-            )
-        limit = max_reconsume_times(command, header.max_reconsume_times, config.retry_max_times)
-        return (header.reconsume_times or 0) >= limit
-
-    def _dead_letter_queue(self, retry_topic: str, properties: dict[str, str]) -> tuple[str, int]:
-        topic = dlq_topic(retry_topic.removeprefix(RETRY_PREFIX))
-        self._topics.create_by_send_back(topic, DLQ_QUEUES, READ | WRITE)
-        properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
-        return topic, random.randrange(DLQ_QUEUES)
-
     def _answer(
         self, connection: Connection, command: RemotingCommand, results: Sequence[PutResult], queue_id: int
     ) -> RemotingCommand | None:
         """Return the answer; None when the sender wants none, or gets it when the disk has the messages."""
-        for result in results:
-            if result.status is not PutStatus.OK and result.status is not PutStatus.FLUSH_DISK_TIMEOUT:
-                raise put_refusal(result.status, self._settings)
         statistics = self._statistics
-        statistics.put_requests += 1
+        for result in results:
+            if result.status is not PutStatus.OK:
+                raise _put_refusal(result.status, self._settings)
+            statistics.put_bytes += result.size
         statistics.put_messages += len(results)
-        statistics.put_bytes += sum([result.size for result in results])
         last = results[-1]
         if self._waits_for_disk and last.wait_store_ok and not command.is_oneway:
             task = asyncio.ensure_future(self._answer_when_flushed(connection, command, results, queue_id))
@@ -283,7 +219,7 @@ class SendProcessor:
         elif status is PutStatus.FLUSH_DISK_TIMEOUT:
             code = ResponseCode.FLUSH_DISK_TIMEOUT
         else:
-            raise put_refusal(status, self._settings)
+            raise _put_refusal(status, self._settings)
         prefix = self._id_prefix
         header = SendMessageResponseHeader(
             msg_id=",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results]),
@@ -295,15 +231,7 @@ class SendProcessor:
         return RemotingCommand.response(command, code, header)
 
 
-_TIMER_OR_TRANSACTION = _TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
-
-
-def max_reconsume_times(command: RemotingCommand, asked: int | None, of_group: int) -> int:
-    """Return how often a message may be redelivered: as its consumer asks, if its version can mean it."""
-    return asked if asked is not None and command.version >= Version.V3_4_9 else of_group
-
-
-def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
+def _put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
     """Return how a message that was not stored is refused."""
     if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
         return Refusal(
@@ -323,4 +251,8 @@ def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
 
 
 def _sys_flag(header: SendMessageRequestHeader, config: TopicConfig) -> int:
-    return header.sys_flag | MULTI_TAGS if config.topic_filter_type == MULTI_TAG else header.sys_flag
+    return (
+        header.sys_flag | MULTI_TAGS
+        if config.topic_filter_type is TopicFilterType.MULTI_TAG
+        else header.sys_flag
+    )

@@ -8,12 +8,11 @@ import random
 
 from rocket_broker.message_writer import MessageWriter
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.processors.send import DLQ_QUEUES, max_reconsume_times
-from rocket_broker.refusal import SEE_FAQ, Refusal
+from rocket_broker.processors.destinations import Destinations, is_exhausted
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.codes import ResponseCode
@@ -30,7 +29,7 @@ from rocket_remoting.properties import (
 )
 from rocket_remoting.record import decode_record
 from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
-from rocket_remoting.topics import dlq_topic, retry_topic
+from rocket_remoting.topics import retry_topic
 
 __all__ = ["SendBackProcessor"]
 
@@ -48,13 +47,13 @@ class SendBackProcessor:
         store: MessageStore,
         writer: MessageWriter,
         topics: TopicTable,
-        groups: SubscriptionGroupTable,
+        destinations: Destinations,
     ) -> None:
         self._settings = settings
         self._store = store
         self._writer = writer
         self._topics = topics
-        self._groups = groups
+        self._destinations = destinations
 
     def send_back(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """CONSUMER_SEND_MSG_BACK (36)."""
@@ -66,10 +65,9 @@ class SendBackProcessor:
         self._check_retry_topic(topic, group, header.unit_mode)
         message = self._message(header.offset)
         queue_id = random.randrange(group.retry_queue_nums)
-        limit = max_reconsume_times(command, header.max_reconsume_times, group.retry_max_times)
-        if message.reconsume_times >= limit or header.delay_level < 0:
-            topic, queue_id = dlq_topic(header.group), random.randrange(DLQ_QUEUES)
-            self._topics.create_by_send_back(topic, DLQ_QUEUES, READ | WRITE)
+        exhausted = is_exhausted(command, message.reconsume_times, header.max_reconsume_times, group)
+        if exhausted or header.delay_level < 0:
+            topic, queue_id = self._destinations.dead_letters(header.group)
             level = 0
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
@@ -77,11 +75,7 @@ class SendBackProcessor:
         return RemotingCommand.response(command)
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
-        group = self._groups.find(name)
-        if group is None:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {SEE_FAQ}"
-            )
+        group = self._destinations.group(name)
         if not self._settings.broker_permission & WRITE:
             host = self._writer.store_host[0]
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{host}] sending message is forbidden")
