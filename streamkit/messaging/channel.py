@@ -101,7 +101,7 @@ class InterceptableChannel(ABC):
         if self.is_synchronous:
             return drive(self._send(message, None))
         portal = self._portal_for(message)
-        return portal.run(self._send(message, _none_if_indefinite(timeout)))
+        return portal.run(self._send(message, none_if_indefinite(timeout)))
 
     async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
         """Sends from a coroutine.
@@ -116,7 +116,7 @@ class InterceptableChannel(ABC):
         Raises:
             MessagingError: The message could not be delivered.
         """
-        return await self._send(message, _none_if_indefinite(timeout))
+        return await self._send(message, none_if_indefinite(timeout))
 
     def _send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         if self._chain:
@@ -277,5 +277,6 @@ async def _awaited(coroutine: Coroutine[object, None, bool]) -> bool:
     return await coroutine
 
 
-def _none_if_indefinite(timeout: float | None) -> float | None:
+def none_if_indefinite(timeout: float | None) -> float | None:
+    """The timeout as asyncio has it: Spring's INDEFINITE_TIMEOUT is -1."""
     return None if timeout is None or timeout < 0 else timeout

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import TypeAlias, TypeVar
 
 from streamkit.errors import BlockingSendError, MessagingError
-from streamkit.messaging.channel import InterceptableChannel, running_loop
+from streamkit.messaging.channel import InterceptableChannel, none_if_indefinite, running_loop
 from streamkit.messaging.handler import drive
 from streamkit.messaging.message import Message
 from streamkit.messaging.portal import Portal
@@ -61,35 +61,37 @@ class QueueChannel(InterceptableChannel):
         return drive(self._chain.send(message, self, self._put_in_thread, timeout))
 
     def receive(self, timeout: float | None = None) -> Message[object] | None:
-        """The oldest message; None when there was none within `timeout` seconds (None: wait for one)."""
+        """The oldest message; None when there was none within `timeout` seconds (None: wait for one).
+
+        Raises:
+            MessagingError: There is none, and waiting would block the loop this thread runs.
+        """
         if not self._chain.before_receive(self):
             return None
-        message, waiting = self._take()
-        if waiting is not None and timeout == 0:
-            message = None if waiting.cancel() else waiting.result()
-        elif waiting is not None:
+        message = self._take_queued()
+        if message is None and timeout != 0:
             if running_loop() is not None:
-                waiting.cancel()
                 raise MessagingError(
                     f"receive on the empty channel {self.name!r} would block this thread's loop: "
                     "use `await channel.areceive()` here."
                 )
-            message = _result_in_thread(waiting, timeout)
+            message = self._wait_in_thread(self._take(), timeout)
         return None if message is None else self._chain.after_receive(message, self)
 
     async def areceive(self, timeout: float | None = None) -> Message[object] | None:
         """The oldest message; None when there was none within `timeout` seconds (None: wait for one)."""
         if not self._chain.before_receive(self):
             return None
-        message, waiting = self._take()
-        if waiting is not None:
+        message = self._take_queued()
+        if message is None and timeout != 0:
+            waiting = self._take()
             try:
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout(none_if_indefinite(timeout)):
                     message = await asyncio.wrap_future(waiting)
             except TimeoutError:
-                message = None if waiting.cancel() else waiting.result()
+                message = None if self._given_up(waiting) else waiting.result()
             except asyncio.CancelledError:
-                if not waiting.cancel():
+                if not self._given_up(waiting):
                     self._put_back(waiting.result())
                 raise
         return None if message is None else self._chain.after_receive(message, self)
@@ -97,13 +99,9 @@ class QueueChannel(InterceptableChannel):
     def clear(self) -> list[Message[object]]:
         """Empties the channel; what was in it."""
         cleared: list[Message[object]] = []
-        while True:
-            message, waiting = self._take()
-            if waiting is not None:
-                waiting.cancel()
-                return cleared
-            if message is not None:
-                cleared.append(message)
+        while (message := self._take_queued()) is not None:
+            cleared.append(message)
+        return cleared
 
     async def _do_send(self, message: Message[object], timeout: float | None) -> bool:
         waiting = self._put(message)
@@ -113,9 +111,9 @@ class QueueChannel(InterceptableChannel):
             async with asyncio.timeout(timeout):
                 return await asyncio.wrap_future(waiting)
         except TimeoutError:
-            return not waiting.cancel()
+            return not self._given_up(waiting)
         except asyncio.CancelledError:
-            waiting.cancel()
+            self._given_up(waiting)
             raise
 
     async def _put_in_thread(self, message: Message[object], timeout: float | None) -> bool:
@@ -124,13 +122,13 @@ class QueueChannel(InterceptableChannel):
         if waiting is None:
             return True
         if running_loop() is not None and timeout != 0:
-            waiting.cancel()
+            self._given_up(waiting)
             raise BlockingSendError(
                 f"channel.send on the full channel {self.name!r} would block this thread's loop: "
                 "use `await channel.asend(message)` here.",
                 message,
             )
-        return _result_in_thread(waiting, timeout) is True
+        return self._wait_in_thread(waiting, timeout) is True
 
     def _put(self, message: Message[object]) -> "Future[bool] | None":
         """Queues or hands over `message`; when the queue is full, the future that says when that happened."""
@@ -144,21 +142,31 @@ class QueueChannel(InterceptableChannel):
             self._senders.append((waiting, message))
             return waiting
 
-    def _take(self) -> tuple[Message[object] | None, Receiver | None]:
-        """The oldest message, or the future that will have the next one."""
+    def _take_queued(self) -> Message[object] | None:
+        """The oldest message, or None."""
         with self._lock:
-            if not self._queued:
-                receiver: Receiver = Future()
+            return self._pop() if self._queued else None
+
+    def _take(self) -> Receiver:
+        """The future that has the oldest message, or will have the next one."""
+        with self._lock:
+            receiver: Receiver = Future()
+            if self._queued:
+                receiver.set_result(self._pop())
+            else:
                 self._receivers.append(receiver)
-                return None, receiver
-            message = self._queued.popleft()
-            while self._senders:
-                sender, sent = self._senders.popleft()
-                if sender.set_running_or_notify_cancel():
-                    self._queued.append(sent)
-                    sender.set_result(True)
-                    break
-            return message, None
+            return receiver
+
+    def _pop(self) -> Message[object]:
+        """The oldest message; the sender that waited longest gets its place. The lock is held."""
+        message = self._queued.popleft()
+        while self._senders:
+            sender, sent = self._senders.popleft()
+            if sender.set_running_or_notify_cancel():
+                self._queued.append(sent)
+                sender.set_result(True)
+                break
+        return message
 
     def _put_back(self, message: Message[object]) -> None:
         with self._lock:
@@ -174,10 +182,18 @@ class QueueChannel(InterceptableChannel):
                 return True
         return False
 
+    def _given_up(self, waiting: "Future[R]") -> bool:
+        """True when nobody waits on the future any more; False when it has its result already."""
+        if not waiting.cancel():
+            return False
+        with self._lock:
+            self._receivers = deque(each for each in self._receivers if each is not waiting)
+            self._senders = deque(each for each in self._senders if each[0] is not waiting)
+        return True
 
-def _result_in_thread(waiting: "Future[R]", timeout: float | None) -> R | None:
-    """The future's result; None when it did not come in time, and then it never will."""
-    try:
-        return waiting.result(None if timeout is None or timeout < 0 else timeout)
-    except concurrent.futures.TimeoutError:
-        return None if waiting.cancel() else waiting.result()
+    def _wait_in_thread(self, waiting: "Future[R]", timeout: float | None) -> R | None:
+        """The future's result; None when it did not come in time, and then it never will."""
+        try:
+            return waiting.result(none_if_indefinite(timeout))
+        except concurrent.futures.TimeoutError:
+            return None if self._given_up(waiting) else waiting.result()

@@ -83,6 +83,20 @@ def test_areceive_in_time():
     asyncio.run(main())
 
 
+def test_polling_an_empty_channel_leaves_nothing():
+    """Receivers that gave up are forgotten: polling for ever costs no memory."""
+    channel = QueueChannel("c", capacity=1)
+    for _ in range(3):
+        assert channel.receive(0) is None
+        assert channel.receive(0.001) is None
+        assert asyncio.run(channel.areceive(0.001)) is None
+        assert asyncio.run(channel.areceive(0)) is None
+    channel.send(MESSAGES[0])
+    for _ in range(3):
+        assert channel.send(MESSAGES[1], 0.001) is False
+    assert (len(channel._receivers), len(channel._senders)) == (0, 0)
+
+
 def test_a_cancelled_receiver_loses_nothing():
     """A receiver cancelled in the very moment a message arrived for it puts it back in front."""
 
