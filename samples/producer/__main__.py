@@ -5,6 +5,7 @@ GET /orderly             sends 创建, 支付, 退款 to one queue, in that orde
 """
 
 import asyncio
+import socket
 from pathlib import Path
 
 import uvicorn
@@ -37,8 +38,9 @@ async def main() -> None:
     """Serve until interrupted."""
     web = Starlette(routes=[Route("/send", send), Route("/orderly", orderly)])
     async with app:
-        port = int(app.environment.text("server.port", "8081"))
-        await uvicorn.Server(uvicorn.Config(web, host="127.0.0.1", port=port, log_level="warning")).serve()
+        listening = socket.create_server(("127.0.0.1", int(app.environment.text("server.port") or 8081)))
+        print(f"Try http://127.0.0.1:{listening.getsockname()[1]}/send?msg=tcever", flush=True)
+        await uvicorn.Server(uvicorn.Config(web, log_level="warning")).serve(sockets=[listening])
 
 
 if __name__ == "__main__":
