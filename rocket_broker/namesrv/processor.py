@@ -46,6 +46,9 @@ __all__ = ["NameServerProcessor"]
 _log = logging.getLogger(__name__)
 
 MAX_QUEUES = 65_535
+ZLIB = 0x78
+"""First byte of a zlib stream; JSON begins with none."""
+
 _LEGAL_NAME = re.compile(r"[^\s\x00-\x1f]{1,255}")
 _LEGAL_ADDRESS = re.compile(r"[^\s\x00-\x1f;]{1,255}:[0-9]{1,5}")
 
@@ -116,7 +119,9 @@ class NameServerProcessor:
             _log.warning("registration of %s from %s: crc32 does not match", header.broker_name, connection)
             return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         if body:
-            registration = decode_register_broker_body(body, compressed=header.compressed)
+            # 5.3's brokers compress without saying so: what begins as a zlib stream is one.
+            compressed = header.compressed or body[0] == ZLIB
+            registration = decode_register_broker_body(body, compressed=compressed)
         else:
             nothing = TopicConfigSerializeWrapper(
                 topic_config_table={}, data_version=DataVersion(timestamp=0, counter=0)
