@@ -16,7 +16,6 @@ from pathlib import Path
 
 from streamkit.config import profiles
 from streamkit.config.document import Document
-from streamkit.config.origin import Value
 from streamkit.config.properties_file import read_properties
 from streamkit.config.source import KeyedSource
 from streamkit.config.yaml_file import read_yaml
@@ -137,11 +136,12 @@ def _counts(document: Document, active_profiles: Sequence[str]) -> bool:
 
 def _profiles_in(documents: Iterable[tuple[str, Document]], key: tuple[str, ...] = _ACTIVE) -> list[str]:
     """The profiles the unconditional documents list: the last list wins."""
-    found: Value | None = None
+    found: list[str] = []
     for _, document in documents:
         if document.find(*_ON_PROFILE) is None:
-            found = document.find(*key) or found
-    return [] if found is None else _split(str(found))
+            listed = document.find_list(*key)
+            found = found if listed is None else listed
+    return found
 
 
 def _split(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """One document of a settings file."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from streamkit.config.origin import Value
@@ -18,7 +19,14 @@ class Document:
 
     def find(self, *names: str) -> Value | None:
         """The value of the key with these uniform segments, or None."""
+        return next((value for rest, value in self._below(names) if not rest), None)
+
+    def find_list(self, *names: str) -> list[str] | None:
+        """The items of the list with these uniform segments, written as one text or one by one, or None."""
+        found = [str(value) for rest, value in self._below(names) if not rest or rest[0].isdigit()]
+        return [item.strip() for text in found for item in text.split(",") if item.strip()] if found else None
+
+    def _below(self, names: Segments) -> Iterator[tuple[Segments, Value]]:
         for segments, value in self.entries.items():
-            if tuple(map(uniform, segments)) == names:
-                return value
-        return None
+            if tuple(map(uniform, segments[: len(names)])) == names:
+                yield segments[len(names) :], value

@@ -25,6 +25,8 @@ from streamkit.config.relaxed import Segments, format_key, kebab, uniform
 Location: TypeAlias = tuple[str | int, ...]
 """A path into the raw values: names of fields, keys of tables, indexes of lists."""
 
+_LONGEST_LIST = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Separator:
@@ -78,7 +80,7 @@ class Listing:
         """An index and what follows, or the empty location: the whole list as one text."""
         if not segments:
             yield ()
-        elif segments[0].isdigit():
+        elif segments[0].isdigit() and int(segments[0]) < _LONGEST_LIST:
             for rest in self.item.locate(segments[1:], loose):
                 yield (int(segments[0]), *rest)
 

@@ -113,6 +113,8 @@ def test_profiles_listed_in_a_file(files):
     """Files may list the active profiles and include more; a stronger list replaces the first."""
     files.write("application.yml", "spring.profiles: {active: a, include: b}")
     assert files.load().active_profiles == ("a", "b")
+    files.write("application.yml", "spring.profiles:\n  active: [a, x]\n  include:\n  - b")
+    assert files.load().active_profiles == ("a", "x", "b")
     assert files.load("--spring.profiles.active=c").active_profiles == ("c", "b")
 
 

@@ -103,6 +103,11 @@ def test_lists():
     assert load("spring.cloud.stream.dynamic-destinations=a, b,").dynamic_destinations == ["a", "b"]
 
 
+def test_an_absurd_index():
+    """An index no list has is an unknown key, not a list of that length."""
+    assert "unknown setting" in wrong("spring.cloud.stream.dynamic-destinations[999999999]=x")[0]
+
+
 def test_maps_with_dots():
     """The keys of a map of plain values may have dots."""
     settings = load(
