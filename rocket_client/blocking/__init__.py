@@ -1,0 +1,19 @@
+"""RocketMQ without an event loop: plain sockets, for scripts and for processes that fork.
+
+::
+
+    with BlockingClient("report", ProducerSettings(name_servers="127.0.0.1:9876")) as client:
+        client.send(Message("orders", b"one coffee"))
+        for queue in client.queues("orders"):
+            result = client.pull(queue, client.min_offset(queue))
+            print([message.body for message in result.messages()])
+
+Every call waits for its answer. A client may be used by several threads; after a fork the child makes its own
+connections. Nothing is held in the background: no heartbeats, no rebalancing, no group membership.
+"""
+
+from rocket_client.blocking.client import BlockingClient
+from rocket_client.blocking.connection import BlockingConnection, Request
+from rocket_client.blocking.pulls import PullRequest, PullResult
+
+__all__ = ["BlockingClient", "BlockingConnection", "PullRequest", "PullResult", "Request"]

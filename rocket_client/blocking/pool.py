@@ -1,0 +1,58 @@
+"""Connections to several peers, each used by one thread at a time."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rocket_client.blocking.connection import BlockingConnection
+
+
+class ConnectionPool:
+    """Lends connections; a thread that finds none free gets a new one.
+
+    Args:
+        connect_timeout: Seconds within which a connection must stand.
+    """
+
+    def __init__(self, connect_timeout: float) -> None:
+        self._connect_timeout = connect_timeout
+        self._start()
+
+    @contextmanager
+    def connection(self, address: str) -> Iterator[BlockingConnection]:
+        """A connection to the address that nobody else uses meanwhile."""
+        if self._pid != os.getpid():
+            # A forked child: the sockets are the parent's, and the lock may be held by a thread of its.
+            inherited = self._all
+            self._start()
+            for connection in inherited:
+                connection.close()
+        with self._lock:
+            idle = self._idle.setdefault(address, [])
+            connection = idle.pop() if idle else self._new(address)
+        try:
+            yield connection
+        finally:
+            with self._lock:
+                idle.append(connection)
+
+    def close(self) -> None:
+        """Close all connections; what is under way in other threads fails."""
+        for connection in self._all:
+            connection.close()
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[BlockingConnection]] = {}
+        self._all: list[BlockingConnection] = []
+
+    def _new(self, address: str) -> BlockingConnection:
+        connection = BlockingConnection(address, connect_timeout=self._connect_timeout)
+        self._all.append(connection)
+        return connection
+
+    def __repr__(self) -> str:
+        return f"<ConnectionPool: {len(self._all)} connections>"
