@@ -137,7 +137,7 @@ def test_refusals(client: BlockingClient, queue: MessageQueue) -> None:
         client.send(Message("bad topic", b"x"))
     with pytest.raises(IllegalMessageError, match="empty"):
         client.send(Message("refusals", b""))
-    with pytest.raises(SendError, match="1 attempt .*queueId.*99"):
+    with pytest.raises(SendError, match=r"1 attempt .*queueId.*99"):
         client.send(Message(queue.topic, b"x"), queue=MessageQueue(queue.topic, queue.broker_name, 99))
     with pytest.raises(SendError) as unknown:
         client.send(Message(queue.topic, b"x"), queue=MessageQueue(queue.topic, "no-such-broker", 0))
