@@ -11,7 +11,7 @@ every value remembers where it came from. Every key of Apache's falls into one o
 import difflib
 import enum
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
@@ -101,6 +101,8 @@ class ApacheSettings:
     """What the settings asked for in vain, one sentence each."""
     source: Path | None = field(default=None, kw_only=True)
     """The settings file, which changes made while running are written to."""
+    on_update: list[Callable[[Collection[str]], None]] = field(default_factory=list, kw_only=True)
+    """Called with the keys that were changed while running."""
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Self:
@@ -116,7 +118,9 @@ class ApacheSettings:
 
     def update(self, entries: Iterable[Entry]) -> None:
         """Change settings of a running server: all of them, or none and the error says why."""
-        self._apply(entries, running=True)
+        changed = self._apply(entries, running=True)
+        for tell in self.on_update:
+            tell(changed)
 
     def rows(self) -> list[SettingRow]:
         """Return every honoured setting with its value and where it came from, by key."""
@@ -137,7 +141,7 @@ class ApacheSettings:
         declared = ((f, _declaration(f)) for f in fields(cls))
         return {d.key or _camel(f.name): (f, d) for f, d in declared if d is not None}
 
-    def _apply(self, entries: Iterable[Entry], *, running: bool) -> None:
+    def _apply(self, entries: Iterable[Entry], *, running: bool) -> Collection[str]:
         honoured = self._keys()
         hints = get_type_hints(type(self))
         changes: dict[str, tuple[str, object, str]] = {}
@@ -153,6 +157,7 @@ class ApacheSettings:
         for key, (name, value, origin) in changes.items():
             setattr(self, name, value)
             self.origins[key] = origin
+        return changes.keys()
 
     def _take_unhonoured(self, entry: Entry, honoured: Iterable[str]) -> None:
         key, text, origin = entry

@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import logging
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
@@ -185,6 +186,8 @@ class Broker:
         )
         undo.push_async_callback(registration.stop)
         await registration.start()
+        self.settings.on_update.append(self._settings_updated)
+        undo.callback(self.settings.on_update.remove, self._settings_updated)
 
     def _address(self, port: int) -> str:
         host = self.settings.advertised_host
@@ -196,6 +199,10 @@ class Broker:
         self.pulls.connection_closed(connection)
         self.consumers.connection_closed(connection)
         self.producers.connection_closed(connection)
+
+    def _settings_updated(self, keys: Collection[str]) -> None:
+        if "brokerPermission" in keys:
+            self.topics.register_again()
 
     async def _keep_house(self) -> None:
         """Forget clients that fell silent, and sample the statistics."""

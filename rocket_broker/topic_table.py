@@ -154,6 +154,10 @@ class TopicTable:
         if changed:
             self._changed()
 
+    def register_again(self) -> None:
+        """Count a change without one: the same topics are to be registered in another way."""
+        self._changed()
+
     def wrapper(self) -> TopicConfigSerializeWrapper:
         """Return the whole table as it goes to name servers, tools and the file."""
         return TopicConfigSerializeWrapper(topic_config_table=self._configs, data_version=self.data_version)

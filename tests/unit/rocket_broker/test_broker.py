@@ -274,6 +274,26 @@ def test_settings_are_shown_and_changed_from_afar(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_broker_closed_to_producers_is_known_as_such_at_once(tmp_path: Path) -> None:
+    """brokerPermission=4 from afar: its topics' routes say read-only long before the next period."""
+
+    async def main(time: VirtualTime) -> None:
+        transport = MemoryTransport()
+        async with EmbeddedBroker(tmp_path, transport=transport, clock=time.clock) as embedded:
+            client = await transport.connect(embedded.broker_address)
+            await send(client, "orders", b"one")
+            for text, perm in ((b"brokerPermission=4", 4), (b"brokerPermission=6", 6)):
+                await client.invoke(RequestCode.UPDATE_BROKER_CONFIG, body=text, timeout=5)
+                await asyncio.sleep(0.1)
+                route = embedded.name_server.routes.route("orders")
+                assert route is not None
+                assert route.queue_datas[0].perm == perm
+            await client.close()
+
+    with VirtualTime() as time:
+        time.run(main(time))
+
+
 def test_one_bad_client_disturbs_no_other(tmp_path: Path) -> None:
     """Garbage, an absurd frame, half a frame and a closed socket: only their senders notice."""
 
