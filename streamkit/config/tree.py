@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import Segments, format_key, parse_key, uniform, uniform_key
@@ -55,7 +56,7 @@ class RawTree:
 
     def drop(self, location: Location) -> None:
         """Removes what is set at and below `location`."""
-        node: object = self.values
+        node: Any = self.values
         for step in location[:-1]:
             node = node.get(step) if isinstance(node, dict) else None
         if isinstance(node, dict):

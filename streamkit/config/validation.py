@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -57,10 +58,11 @@ def validate(tree: RawTree, model: type[M]) -> Bound[M]:
         ConfigurationErrors: Everything that is wrong with them.
     """
     problems = [*tree.problems, *_rejections(tree)]
+    make = model if issubclass(model, BaseSettings) else partial(model.model_validate, tree.values)
     try:
-        value = model() if issubclass(model, BaseSettings) else model.model_validate(tree.values)
+        value: M = make()
     except ValidationError as error:
-        problems.extend(errors_of(tree, error))
+        raise ConfigurationErrors(in_order([*problems, *errors_of(tree, error)])) from error
     if problems:
         raise ConfigurationErrors(in_order(problems))
     return Bound(value, tree.origins)

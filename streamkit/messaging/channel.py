@@ -124,7 +124,7 @@ class InterceptableChannel(ABC):
         return self._do_send(message, timeout)
 
     @abstractmethod
-    async def _do_send(self, message: Message[object], timeout: float | None) -> bool:
+    def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         """Sends what the interceptors let through; False when that took longer than `timeout` seconds."""
 
     def _portal_for(self, message: Message[object]) -> Portal:
@@ -183,8 +183,9 @@ class SubscribableChannel(InterceptableChannel):
         return self._dispatch_within(timeout, message)
 
     async def _dispatch_within(self, timeout: float, message: Message[object]) -> bool:
+        limit = asyncio.timeout(timeout)
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with limit:
                 return await self._dispatcher.dispatch(message)
         except TimeoutError:
             if limit.expired():

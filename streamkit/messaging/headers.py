@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Mapping
 from random import Random
 from types import NoneType
-from typing import Self, TypeVar, overload
+from typing import Self, TypeVar
 
 from streamkit.clock import current_clock
 
@@ -131,11 +131,7 @@ class MessageHeaders(Mapping[str, object]):
                 return self.timestamp
             raise
 
-    @overload
-    def get(self, key: str, /) -> object | None: ...
-    @overload
-    def get(self, key: str, /, default: V) -> object | V: ...
-    def get(self, key: str, /, default: object = None) -> object:
+    def get(self, key: str, default: object = None, /) -> object:
         """The header `key`, or `default`."""
         value = self._values.get(key, default)
         if value is default and key in READ_ONLY:
