@@ -119,16 +119,17 @@ class ConcurrentConsumption:
                 (process_queue, list(messages[at : at + size])) for at in range(0, len(messages), size)
             )
         if not self._ready:
-            self._start_worker()
+            self._start_workers(1)
 
     # Workers
 
-    def _start_worker(self) -> None:
-        if len(self._workers) < self._limit and not self._stopped:
+    def _start_workers(self, count: int) -> None:
+        for _ in range(min(count, self._limit - len(self._workers))):
             self._ready += 1
             worker = self._loop.create_task(self._run_worker(), name=f"listener of {self._group}")
             self._workers.add(worker)
             worker.add_done_callback(self._workers.discard)
+        if self._ready:
             self._look_soon()
 
     def _look_soon(self) -> None:
@@ -137,15 +138,17 @@ class ConcurrentConsumption:
             self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        """Start workers if batches wait although every worker does too."""
+        """Start workers if batches wait although every worker does too.
+
+        Runs after all workers that were ready when it was scheduled have taken their first batch.
+        """
         self._look_scheduled = False
         if self._ready:
             return
         if not self._work:
             self._burst = 1
             return
-        for _ in range(min(self._burst, len(self._work))):
-            self._start_worker()
+        self._start_workers(min(self._burst, len(self._work)))
         self._burst *= 2
 
     async def _run_worker(self) -> None:

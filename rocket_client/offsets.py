@@ -53,6 +53,7 @@ class BrokerOffsets:
         self._group = group
         self._offsets: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
+        self._in_trouble: set[MessageQueue] = set()
 
     def __repr__(self) -> str:
         return f"BrokerOffsets({self._group!r}, {len(self._offsets)} queues)"
@@ -86,14 +87,18 @@ class BrokerOffsets:
         try:
             await self._requests.commit_offset(queue, self._group, offset, wait=wait)
         except RemotingError as error:
-            _LOG.warning("group %s: offset %d of %s not committed: %s", self._group, offset, queue, error)
+            level = logging.DEBUG if queue in self._in_trouble else logging.WARNING
+            self._in_trouble.add(queue)
+            _LOG.log(level, "group %s: offset %d of %s not committed: %s", self._group, offset, queue, error)
         else:
+            self._in_trouble.discard(queue)
             self._committed[queue] = offset
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that is not assigned any more."""
         self._offsets.pop(queue, None)
         self._committed.pop(queue, None)
+        self._in_trouble.discard(queue)
 
     def snapshot(self) -> dict[MessageQueue, int]:
         """All offsets this member knows."""

@@ -107,6 +107,7 @@ class PullLoop:
         # Only what is consumed out of order can leave a wide gap behind.
         self._max_span = UNLIMITED_SPAN if member.orderly else settings.consume_concurrently_max_span
         self._broker_id = MASTER_ID
+        self._trouble = ""
         self._loop = asyncio.get_running_loop()
 
     def __repr__(self) -> str:
@@ -132,6 +133,7 @@ class PullLoop:
             except RemotingError as error:
                 await self._recover(error, offset)
                 continue
+            self._trouble = ""
             if self._is_over():
                 return None
             offset = answer.next_begin_offset
@@ -229,7 +231,9 @@ class PullLoop:
                 pause, level = min(pause, 1.0), logging.INFO
             elif error.code == ResponseCode.FLOW_CONTROL:
                 pause, level = BROKER_FLOW_CONTROL_DELAY, logging.DEBUG
-        if is_retry_topic(self._queue.topic):
-            level = logging.DEBUG
+        trouble = str(error)
+        if trouble == self._trouble or is_retry_topic(self._queue.topic):
+            level = logging.DEBUG  # said already, or of a topic that comes into being with its first message
+        self._trouble = trouble
         _LOG.log(level, "group %s: pull of %s at %d failed: %s", self._group, self._queue, offset, error)
         await asyncio.sleep(pause)

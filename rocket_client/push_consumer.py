@@ -89,6 +89,7 @@ class PushConsumer:
         self._life = Lifecycle(f"consumer of group {group}")
         self._clustering = settings.message_model is MessageModel.CLUSTERING
         self._subscriptions: dict[str, SubscriptionData] = {}
+        self._version = 0
         self._concurrent: ConcurrentListener | None = None
         self._orderly: OrderlyListener | None = None
         self._client: RocketClient
@@ -132,7 +133,9 @@ class PushConsumer:
             ValueError: The topic's name is illegal, or the expression names no tag.
         """
         validate_topic(topic)
-        self._subscriptions[topic] = tag_subscription(topic, expression, self._clock.now_ms())
+        # Brokers take a subscription over only if its version is higher than that of the one they have.
+        self._version = max(self._clock.now_ms(), self._version + 1)
+        self._subscriptions[topic] = tag_subscription(topic, expression, self._version)
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
@@ -179,7 +182,7 @@ class PushConsumer:
         self._life.begin()
         if self._clustering:
             topic = retry_topic(self.group)
-            self._subscriptions[topic] = tag_subscription(topic, ALL, self._clock.now_ms())
+            self._subscriptions[topic] = tag_subscription(topic, ALL, self._version)
         self._client = self._acquire()
         try:
             self._assemble()

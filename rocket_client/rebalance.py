@@ -49,6 +49,7 @@ class Rebalancer:
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         # Revoked in orderly mode with a call under way: not to be taken again before that call has ended.
         self._leaving: set[MessageQueue] = set()
+        self._in_trouble: set[str] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -105,9 +106,13 @@ class Rebalancer:
         for topic in topics:
             try:
                 complete &= await self._rebalance_topic(topic)
+                self._in_trouble.discard(topic)
             except RemotingError as error:
-                level = logging.DEBUG if is_retry_topic(topic) else logging.WARNING
+                level = (
+                    logging.DEBUG if topic in self._in_trouble or is_retry_topic(topic) else logging.WARNING
+                )
                 _LOG.log(level, "group %s: rebalancing topic %s failed: %s", self._group, topic, error)
+                self._in_trouble.add(topic)
                 complete = False
         if before != set(self._queues):
             self._divide_limits()

@@ -13,7 +13,6 @@ from rocket_client.errors import TopicNotFoundError
 from rocket_client.topic_route import MASTER_ID, TopicRoute
 from rocket_remoting.bodies import TopicRouteData
 from rocket_remoting.errors import RemotingError
-from rocket_remoting.topics import is_retry_topic
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,6 +27,7 @@ class RouteTable:
         self._routes: dict[str, TopicRoute] = {}
         self._brokers: dict[str, dict[int, str]] = {}
         self._running: dict[str, asyncio.Task[Any]] = {}
+        self._in_trouble: set[str] = set()
         self.changed: list[Callable[[TopicRoute], None]] = []
         """Called after a topic's route has changed."""
 
@@ -86,12 +86,11 @@ class RouteTable:
             try:
                 await self.refresh(topic)
             except RemotingError as error:
-                _LOG.log(
-                    logging.DEBUG if is_retry_topic(topic) else logging.WARNING,
-                    "route of topic %s not refreshed: %s",
-                    topic,
-                    error,
-                )
+                level = logging.DEBUG if topic in self._in_trouble else logging.WARNING
+                self._in_trouble.add(topic)
+                _LOG.log(level, "route of topic %s not refreshed: %s", topic, error)
+            else:
+                self._in_trouble.discard(topic)
 
     async def for_publishing(self, topic: str, create_topic_key: str, default_queues: int) -> TopicRoute:
         """A route with queues to write to: the topic's own, or one made from the default topic's.

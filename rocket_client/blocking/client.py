@@ -125,7 +125,13 @@ class BlockingClient:
         return response.header(QueryConsumerOffsetResponseHeader).offset
 
     def commit_offset(self, queue: MessageQueue, offset: int) -> None:
-        """The broker keeps the group's offset."""
+        """The broker keeps the group's offset.
+
+        Apache's brokers refuse it from 5.0 on while they do not know the group; a pull makes it known.
+
+        Raises:
+            ResponseError: The broker refused.
+        """
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=self.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )

@@ -1,0 +1,140 @@
+"""The bundled broker and clients of it on one loop in virtual time: hours of redeliveries pass in milliseconds."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_client import (
+    Admin,
+    ClientSettings,
+    ConsumeContext,
+    ConsumeFromWhere,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+    SendResult,
+)
+from rocket_remoting import MemoryTransport, Message, MessageExt, MessageQueue
+from streamkit.testing.virtual_time import VirtualTime
+
+PATIENCE = 200_000.0
+"""Virtual seconds: more than all sixteen redeliveries take."""
+
+
+class Heard:
+    """A listener that notes what it hears and when, and says what `says` gives for it."""
+
+    def __init__(self, says: Callable[[MessageExt], object] = lambda message: None) -> None:
+        self.messages: list[MessageExt] = []
+        self.times: list[float] = []
+        self.batches: list[int] = []
+        self._says = says
+        self._more = asyncio.Event()
+
+    async def __call__(self, messages: list[MessageExt], context: ConsumeContext) -> Any:
+        self.batches.append(len(messages))
+        said: object = None
+        for message in messages:
+            self.messages.append(message)
+            self.times.append(asyncio.get_running_loop().time())
+            said = self._says(message)
+        self._more.set()
+        if isinstance(said, BaseException):
+            raise said
+        if asyncio.iscoroutine(said):
+            return await said
+        return said
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message.body for message in self.messages]
+
+    async def count(self, wanted: int, patience: float = 200.0) -> None:
+        """Return when that many messages were heard."""
+        async with asyncio.timeout(patience):
+            while len(self.messages) < wanted:
+                self._more.clear()
+                await self._more.wait()
+
+
+class ClientStage:
+    """A broker, and makers of clients that reach it."""
+
+    def __init__(self, time: VirtualTime, broker: EmbeddedBroker, transport: MemoryTransport) -> None:
+        self.time = time
+        self.broker = broker
+        self.transport = transport
+
+    def producer(self, group: str = "shop", **settings: Any) -> Producer:
+        return Producer(group, ProducerSettings(**self._with_address(settings)), **self._ends())
+
+    def admin(self) -> Admin:
+        return Admin(ClientSettings(**self._with_address({})), **self._ends())
+
+    def consumer(
+        self, group: str = "kitchen", topic: str = "orders", tags: str = "*", **settings: Any
+    ) -> PushConsumer:
+        settings.setdefault("consume_from_where", ConsumeFromWhere.FIRST_OFFSET)
+        consumer = PushConsumer(group, PushConsumerSettings(**self._with_address(settings)), **self._ends())
+        consumer.subscribe(topic, tags)
+        return consumer
+
+    def concurrent(self, listener: Any, group: str = "kitchen", **settings: Any) -> PushConsumer:
+        consumer = self.consumer(group, **settings)
+        consumer.listen_concurrently(listener)
+        return consumer
+
+    def orderly(self, listener: Any, group: str = "kitchen", **settings: Any) -> PushConsumer:
+        consumer = self.consumer(group, **settings)
+        consumer.listen_orderly(listener)
+        return consumer
+
+    async def send(
+        self, bodies: Iterable[bytes], topic: str = "orders", queue: int | None = None
+    ) -> list[SendResult]:
+        """Send one message each, all to one queue if it is given."""
+        async with self.producer() as producer:
+            target = None if queue is None else MessageQueue(topic, "broker-a", queue)
+            return [await producer.send(Message(topic, body), queue=target) for body in bodies]
+
+    async def topic(self, topic: str = "orders", queues: int = 4) -> None:
+        """Make the topic."""
+        async with self.admin() as admin:
+            await admin.create_topic(topic, queues)
+            await admin.await_topic(topic, queues=queues)
+
+    def _with_address(self, settings: dict[str, Any]) -> dict[str, Any]:
+        return {"name_servers": self.broker.name_server_address, **settings}
+
+    def _ends(self) -> dict[str, Any]:
+        return {"transport": self.transport, "clock": self.time.clock}
+
+
+def play(scene: Callable[[ClientStage], Awaitable[None]], *, queues: int = 4, **settings: str) -> None:
+    """Run the scene before a broker that has topic `orders`; settings are the broker's."""
+    with VirtualTime() as time:
+
+        async def main() -> None:
+            transport = MemoryTransport()
+            async with EmbeddedBroker(transport=transport, clock=time.clock, settings=settings) as broker:
+                stage = ClientStage(time, broker, transport)
+                await stage.topic(queues=queues)
+                await scene(stage)
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            assert not left, f"tasks left behind: {left}"
+
+        time.run(main())
+
+
+async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Return when the condition holds, looking every 50 ms of loop time."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  # conditions on foreign state set no event
+            await asyncio.sleep(0.05)
+
+
+def orders_of(consumer: PushConsumer) -> set[MessageQueue]:
+    """The consumer's queues of topic `orders`; its retry topic's aside."""
+    return {queue for queue in consumer.assigned if queue.topic == "orders"}

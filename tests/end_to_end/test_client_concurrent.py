@@ -1,0 +1,520 @@
+"""Concurrent consumption from the bundled broker: delivery, batches, limits, failures, offsets."""
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from rocket_client import ConsumeContext, ConsumeFromWhere, Reject, RetryLater, Success
+from rocket_remoting import Message, MessageExt, MessageQueue
+from rocket_remoting.java_hash import java_hash
+from tests.end_to_end.client_stage import PATIENCE, ClientStage, Heard, play, until
+
+# F2: the pauses before the 16 redeliveries.
+PAUSES = [10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200]
+
+
+def test_every_message_comes_once() -> None:
+    """From all queues, with what the broker and the client noted about it."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        sent = [b"%d" % number for number in range(200)]
+        await stage.send(sent)
+        async with stage.concurrent(heard):
+            await heard.count(200)
+        assert sorted(heard.bodies) == sorted(sent)
+        message = heard.messages[0]
+        assert (message.topic, message.broker_name, message.reconsume_times) == ("orders", "broker-a", 0)
+        assert int(message.properties["MIN_OFFSET"]) == 0
+        assert int(message.properties["MAX_OFFSET"]) == 50
+
+    play(scene)
+
+
+def test_a_message_is_heard_as_soon_as_it_is_sent() -> None:
+    """The broker holds the pull and answers at once."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard), stage.producer() as producer:
+            await asyncio.sleep(7)
+            begun = asyncio.get_running_loop().time()
+            await producer.send(Message("orders", b"x"))
+            await heard.count(1)
+            assert heard.times[0] - begun < 0.01
+
+    play(scene)
+
+
+def test_a_large_body_arrives_as_it_was() -> None:
+    """Compressed on the way, and unpacked again."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        body = bytes(range(256)) * 400
+        await stage.send([body])
+        async with stage.concurrent(heard):
+            await heard.count(1)
+        assert heard.bodies == [body]
+        assert heard.messages[0].store_size < len(body) / 10
+
+    play(scene)
+
+
+def test_batches_are_as_large_as_allowed() -> None:
+    """Ten messages in batches of four make three calls."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        await stage.send([b"%d" % number for number in range(10)], queue=0)
+        async with stage.concurrent(heard, consume_message_batch_max_size=4):
+            await heard.count(10)
+        assert heard.batches == [4, 4, 2]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("concurrency", "most"), [(1, 1), (7, 7), (None, 60)])
+def test_concurrency_limits_the_calls(concurrency: int | None, most: int) -> None:
+    """As many at once as allowed, and no more; None: as many as there are messages."""
+
+    async def scene(stage: ClientStage) -> None:
+        now = peak = done = 0
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            nonlocal now, peak, done
+            now += 1
+            peak = max(peak, now)
+            await asyncio.sleep(1)
+            now -= 1
+            done += 1
+
+        await stage.send([b"x"] * 60)
+        async with stage.concurrent(listen, concurrency=concurrency):
+            await until(lambda: done == 60)
+        assert peak == most
+
+    play(scene)
+
+
+def test_tags_choose_the_messages() -> None:
+    """Also between tags with the same hash code, which the broker cannot tell apart."""
+    assert java_hash("Aa") == java_hash("BB")
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.producer() as producer:
+            for tag in ("Aa", "BB", "C", "D"):
+                await producer.send(Message("orders", tag.encode(), tags=tag))
+            await producer.send(Message("orders", b"none"))
+        async with stage.concurrent(heard, tags="Aa || C"):
+            await heard.count(2)
+            await asyncio.sleep(60)
+        assert sorted(heard.bodies) == [b"Aa", b"C"]
+
+    play(scene)
+
+
+def test_a_failure_is_delivered_again_sixteen_times_and_then_buried() -> None:
+    """After 10 s, 30 s, 1 min … 2 h; with its own topic and id; the dead letter tells why."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard, dead = Heard(lambda message: ValueError("no such dish")), Heard()
+        held: dict[str, Any] = {
+            "broker_suspend_max_time": timedelta(hours=1),
+            "consumer_timeout_when_suspend": timedelta(hours=2),
+        }
+        async with (
+            stage.concurrent(heard, **held),
+            stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen", **held),
+        ):
+            (sent,) = await stage.send([b"x"])
+            await dead.count(1, PATIENCE)
+        pauses = [round(later - earlier) for earlier, later in pairwise(heard.times)]
+        assert pauses == PAUSES
+        assert [message.reconsume_times for message in heard.messages] == list(range(17))
+        assert {message.topic for message in heard.messages} == {"orders"}
+        assert {message.msg_id for message in [*heard.messages, *dead.messages]} == {sent.msg_id}
+        letter = dead.messages[0].properties
+        assert letter["RETRY_TOPIC"] == "orders"
+        assert letter["ORIGIN_MESSAGE_ID"] == sent.offset_msg_id
+        assert letter["FAILURE_TYPE"] == "builtins.ValueError"
+        assert letter["FAILURE_MESSAGE"] == "no such dish"
+        assert "client_stage.py" in letter["FAILURE_PLACE"]
+
+    play(scene, queues=1)
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_the_number_of_redeliveries_is_a_setting(most: int) -> None:
+    """So many after the first delivery, on any broker."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard, dead = Heard(lambda message: RetryLater(1)), Heard()
+        async with (
+            stage.concurrent(heard, max_reconsume_times=most),
+            stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"),
+        ):
+            await stage.send([b"x"])
+            await dead.count(1)
+            await asyncio.sleep(600)
+        assert len(heard.messages) == most + 1
+        assert dead.messages[0].reconsume_times == most + 1
+
+    play(scene)
+
+
+def test_a_delay_level_of_ones_own() -> None:
+    """Level 5 is a minute, each time."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: RetryLater(5) if message.reconsume_times < 2 else None)
+        async with stage.concurrent(heard):
+            await stage.send([b"x"])
+            await heard.count(3)
+        assert [round(heard.times[1] - heard.times[0]), round(heard.times[2] - heard.times[1])] == [60, 60]
+
+    play(scene)
+
+
+def test_reject_buries_at_once() -> None:
+    """No redelivery, and the cause goes along as text."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard, dead = Heard(lambda message: Reject("not edible")), Heard()
+        async with stage.concurrent(heard), stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"):
+            await stage.send([b"x"])
+            await dead.count(1)
+            await asyncio.sleep(60)
+        assert len(heard.messages) == 1
+        assert dead.messages[0].properties["FAILURE_MESSAGE"] == "not edible"
+
+    play(scene)
+
+
+def test_a_batch_may_succeed_in_part() -> None:
+    """`ack_index` names the last message that is done; those after it come again."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: Success(ack_index=1) if message.reconsume_times == 0 else None)
+        await stage.send([b"0", b"1", b"2", b"3"], queue=0)
+        async with stage.concurrent(heard, consume_message_batch_max_size=4):
+            await heard.count(6)
+            await asyncio.sleep(60)
+        assert heard.bodies[:4] == [b"0", b"1", b"2", b"3"]
+        assert sorted(heard.bodies[4:]) == [b"2", b"3"]
+
+    play(scene)
+
+
+def test_a_batch_may_say_something_about_each() -> None:
+    """A list of outcomes, one for each message."""
+
+    async def scene(stage: ClientStage) -> None:
+        calls: list[list[bytes]] = []
+        dead = Heard()
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> object:
+            calls.append([message.body for message in messages])
+            return [Success(), RetryLater(1), Reject("bad")] if len(messages) == 3 else None
+
+        await stage.send([b"good", b"later", b"bad"], queue=0)
+        async with (
+            stage.concurrent(listen, consume_message_batch_max_size=3),
+            stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"),
+        ):
+            await until(lambda: len(calls) == 2)
+            await dead.count(1)
+        assert calls == [[b"good", b"later", b"bad"], [b"later"]]
+        assert dead.bodies == [b"bad"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("said", ["yes", [Success()] * 2, True])
+def test_an_outcome_that_is_none_is_a_failure_that_is_logged(
+    said: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log tells what may be returned; the message comes again."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: said if message.reconsume_times == 0 else None)
+        async with stage.concurrent(heard):
+            await stage.send([b"x"])
+            await heard.count(2)
+
+    play(scene)
+    assert "a concurrent listener returns Success, RetryLater, Reject, None" in caplog.text
+
+
+def test_a_failing_listener_is_logged_with_its_message(caplog: pytest.LogCaptureFixture) -> None:
+    """Group, topic, queue, offset, id and the exception."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: ValueError("no") if message.reconsume_times == 0 else None)
+        async with stage.concurrent(heard):
+            (sent,) = await stage.send([b"x"], queue=2)
+            await heard.count(2)
+        record = next(record for record in caplog.records if "listener failed" in record.message)
+        assert record.levelno == logging.WARNING
+        assert record.exc_info is not None
+        for part in ("kitchen", "orders", "queue 2", "offset 0", sent.msg_id):
+            assert part in record.message
+
+    play(scene)
+
+
+def test_a_listener_that_cancels_itself_has_failed() -> None:
+    """A cancellation from inside is no reason to lose the message."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: asyncio.CancelledError() if message.reconsume_times == 0 else None)
+        async with stage.concurrent(heard):
+            await stage.send([b"x"])
+            await heard.count(2)
+
+    play(scene)
+
+
+def test_what_cannot_be_sent_back_is_tried_here_after_5_seconds() -> None:
+    """The broker is gone when the call fails; the message is not lost, and counts one more."""
+
+    async def scene(stage: ClientStage) -> None:
+        async def fail() -> None:
+            await stage.broker.broker.stop()
+            raise ValueError("no")
+
+        heard = Heard(lambda message: fail() if message.reconsume_times < 2 else None)
+        async with stage.concurrent(heard):
+            await stage.send([b"x"])
+            await heard.count(3)
+        assert heard.messages[-1].reconsume_times == 2
+        assert [round(heard.times[1] - heard.times[0]), round(heard.times[2] - heard.times[1])] == [5, 5]
+
+    play(scene)
+
+
+def test_a_call_that_takes_too_long_is_sent_back() -> None:
+    """After 15 minutes, at level 3; the queue goes on, and the late end changes nothing."""
+
+    async def scene(stage: ClientStage) -> None:
+        release = asyncio.Event()
+        hang = Heard(
+            lambda message: (
+                release.wait() if message.body == b"slow" and not message.reconsume_times else None
+            )
+        )
+        await stage.send([b"slow", b"quick"], queue=0)
+        async with stage.concurrent(hang) as consumer, stage.admin() as admin:
+            await hang.count(3, PATIENCE)
+            assert hang.bodies == [b"slow", b"quick", b"slow"]
+            assert 900 < hang.times[2] <= 1820
+            release.set()
+            await asyncio.sleep(20)
+            queue = next(
+                queue for queue in consumer.assigned if queue.queue_id == 0 and queue.topic == "orders"
+            )
+            assert await admin.committed_offset(queue, "kitchen") == 2
+            await asyncio.sleep(3600)
+        assert len(hang.messages) == 3
+
+    play(scene)
+
+
+def test_the_smallest_unsettled_offset_is_committed() -> None:
+    """One call hangs: everything from its message on comes again to the next member."""
+
+    async def scene(stage: ClientStage) -> None:
+        never = asyncio.Event()
+        stuck = Heard(lambda message: never.wait() if message.body == b"3" else None)
+        await stage.send([b"%d" % number for number in range(10)], queue=0)
+        consumer = stage.concurrent(stuck)
+        await consumer.start()
+        await stuck.count(10)
+        await consumer.shutdown(timeout=1)
+        heard = Heard()
+        async with stage.concurrent(heard):
+            await heard.count(7)
+        assert sorted(heard.bodies) == [b"%d" % number for number in range(3, 10)]
+
+    play(scene)
+
+
+def test_a_shutdown_finishes_the_calls_under_way() -> None:
+    """What they settled is committed; what had not begun is left to others."""
+
+    async def scene(stage: ClientStage) -> None:
+        first = Heard(lambda message: asyncio.sleep(2))
+        await stage.send([b"%d" % number for number in range(10)], queue=0)
+        async with stage.concurrent(first, concurrency=3):
+            await first.count(3)
+        assert len(first.messages) == 3
+        second = Heard()
+        async with stage.concurrent(second):
+            await second.count(7)
+        assert sorted(first.bodies + second.bodies) == [b"%d" % number for number in range(10)]
+
+    play(scene)
+
+
+def test_settled_messages_are_committed_every_5_seconds() -> None:
+    """Without a pull that would carry the offset along, and without an end."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard) as consumer, stage.admin() as admin:
+            await stage.send([b"x"], queue=1)
+            await heard.count(1)
+            consumer.suspend()
+            await asyncio.sleep(16)
+            assert await admin.committed_offset(MessageQueue("orders", "broker-a", 1), "kitchen") == 1
+
+    play(scene)
+
+
+def test_a_queue_with_too_many_unsettled_messages_is_not_pulled() -> None:
+    """Never more than the threshold and one more pull."""
+
+    async def scene(stage: ClientStage) -> None:
+        peak = 0
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            nonlocal peak
+            peak = max(peak, *(len(queue) for queue in consumer.process_queues))
+            await asyncio.sleep(0.01)
+
+        heard = Heard(lambda message: listen([], None))  # type: ignore[arg-type]
+        await stage.send([b"x"] * 300, queue=0)
+        consumer = stage.concurrent(heard, concurrency=5, pull_threshold_for_queue=50)
+        async with consumer:
+            await heard.count(300)
+        assert 50 < peak <= 50 + 32
+
+    play(scene)
+
+
+def test_the_threshold_of_a_topic_is_divided_among_its_queues() -> None:
+    """Forty for four queues are ten each."""
+
+    async def scene(stage: ClientStage) -> None:
+        never = asyncio.Event()
+        heard = Heard(lambda message: never.wait())
+        await stage.send([b"x"] * 400)
+        settings: dict[str, Any] = {"pull_threshold_for_topic": 40, "pull_batch_size": 4, "concurrency": None}
+        consumer = stage.concurrent(heard, **settings)
+        await consumer.start()
+        await asyncio.sleep(30)
+        assert all(len(queue) <= 10 + 4 for queue in consumer.process_queues)
+        never.set()
+        await heard.count(400)
+        await consumer.shutdown()
+
+    play(scene)
+
+
+def test_a_wide_gap_stops_the_pulls() -> None:
+    """One message that does not end lets the others run ahead by the span, no further."""
+
+    async def scene(stage: ClientStage) -> None:
+        never = asyncio.Event()
+        heard = Heard(lambda message: never.wait() if message.queue_offset in {0, 120} else None)
+        await stage.send([b"x"] * 500, queue=0)
+        async with stage.concurrent(heard, consume_concurrently_max_span=100):
+            await asyncio.sleep(60)
+            assert 120 < max(message.queue_offset for message in heard.messages) <= 120 + 64
+            never.set()
+            await heard.count(500)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("where", [ConsumeFromWhere.FIRST_OFFSET, ConsumeFromWhere.LAST_OFFSET])
+def test_a_new_group_misses_nothing_of_a_young_queue(where: ConsumeFromWhere) -> None:
+    """The broker says 0 for a queue that still has its first message, whatever the group wants."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        await stage.send([b"old"], queue=0)
+        async with stage.concurrent(heard, consume_from_where=where):
+            await stage.send([b"new"], queue=0)
+            await heard.count(2)
+        assert heard.bodies == [b"old", b"new"]
+
+    play(scene)
+
+
+def test_a_new_group_may_begin_at_a_time() -> None:
+    """What was stored before it is passed over."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        for number in range(6):
+            await stage.send([b"%d" % number], queue=0)
+            await asyncio.sleep(60)
+        moment = datetime.fromtimestamp(stage.time.clock.now_ms() / 1000 - 150, UTC)
+        async with stage.admin() as admin:
+            queue = MessageQueue("orders", "broker-a", 0)
+            offset = await admin.search_offset(queue, int(moment.timestamp() * 1000))
+            await admin.commit_offset(queue, "kitchen", offset)
+        async with stage.concurrent(
+            heard, consume_from_where=ConsumeFromWhere.TIMESTAMP, consume_timestamp=moment
+        ):
+            await until(lambda: b"5" in heard.bodies)
+        assert b"1" not in heard.bodies
+        assert b"4" in heard.bodies
+
+    play(scene)
+
+
+def test_a_suspended_consumer_pulls_nothing() -> None:
+    """Until it is resumed."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard) as consumer:
+            await asyncio.sleep(1)
+            consumer.suspend()
+            await asyncio.sleep(60)
+            await stage.send([b"x"] * 100)
+            await asyncio.sleep(60)
+            assert len(heard.messages) <= 4 * 32
+            before = len(heard.messages)
+            assert consumer.is_suspended
+            consumer.resume()
+            await heard.count(100)
+            assert before < 100
+
+    play(scene)
+
+
+def test_pauses_between_pulls() -> None:
+    """With `pull_interval`, 64 messages of a queue take two pulls and one pause."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        await stage.send([b"x"] * 64, queue=0)
+        async with stage.concurrent(heard, pull_interval=timedelta(seconds=3)):
+            await heard.count(64)
+        assert 3 <= heard.times[-1] - heard.times[0] < 4
+
+    play(scene)
+
+
+def test_the_expression_may_go_with_each_pull() -> None:
+    """`post_subscription_when_pull`: the broker need not know the group's heartbeat."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.producer() as producer:
+            for tag in ("A", "B"):
+                await producer.send(Message("orders", tag.encode(), tags=tag))
+        async with stage.concurrent(heard, tags="A", post_subscription_when_pull=True):
+            await heard.count(1)
+            await asyncio.sleep(30)
+        assert heard.bodies == [b"A"]
+
+    play(scene)

@@ -1,0 +1,282 @@
+"""Orderly consumption from the bundled broker: order, suspension, dead letters, locks."""
+
+import asyncio
+from collections import defaultdict
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocket_client import ConsumeContext, MessageModel, Reject, Success, Suspend
+from rocket_remoting import MessageExt
+from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, until
+
+
+def test_each_queue_is_heard_in_its_order() -> None:
+    """One call at a time in each queue, several queues at once."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard: dict[int, list[int]] = defaultdict(list)
+        now: dict[int, int] = defaultdict(int)
+        at_once = 0
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            nonlocal at_once
+            queue = context.message_queue.queue_id
+            assert context.orderly
+            now[queue] += 1
+            assert now[queue] == 1
+            at_once = max(at_once, sum(now.values()))
+            await asyncio.sleep(0.01 * (1 + queue))
+            heard[queue].extend(message.queue_offset for message in messages)
+            now[queue] -= 1
+
+        await stage.send([b"%d" % number for number in range(200)])
+        async with stage.orderly(listen):
+            await until(lambda: sum(map(len, heard.values())) == 200)
+        assert all(offsets == list(range(50)) for offsets in heard.values())
+        assert at_once == 4
+
+    play(scene)
+
+
+def test_concurrency_limits_the_calls_of_all_queues() -> None:
+    """Four queues, two calls at once."""
+
+    async def scene(stage: ClientStage) -> None:
+        now = peak = done = 0
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            nonlocal now, peak, done
+            now += 1
+            peak = max(peak, now)
+            await asyncio.sleep(0.01)
+            now -= 1
+            done += 1
+
+        await stage.send([b"x"] * 40)
+        async with stage.orderly(listen, concurrency=2):
+            await until(lambda: done == 40)
+        assert peak == 2
+
+    play(scene)
+
+
+def test_a_failure_holds_up_its_queue_and_no_other() -> None:
+    """Every second it is tried again, one more in its reconsume times; nothing behind it is heard before."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(
+            lambda message: (
+                ValueError("no") if message.body == b"bad" and message.reconsume_times < 3 else None
+            )
+        )
+        await stage.send([b"bad", b"behind"], queue=0)
+        await stage.send([b"other"], queue=1)
+        async with stage.orderly(heard):
+            await heard.count(6)
+        assert [body for body in heard.bodies if body != b"other"] == [b"bad"] * 4 + [b"behind"]
+        bad = [time for time, body in zip(heard.times, heard.bodies, strict=True) if body == b"bad"]
+        assert [round(later - earlier, 1) for earlier, later in pairwise(bad)] == [1, 1, 1]
+        assert heard.bodies.index(b"other") < 3
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("seconds", "pause"), [(None, 2), (5, 5), (0, 0.01), (3600, 30)])
+def test_how_long_it_waits_is_said(seconds: float | None, pause: float) -> None:
+    """By the outcome, within 10 ms and 30 s; else by the setting."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: Suspend(seconds) if message.reconsume_times == 0 else None)
+        await stage.send([b"x"], queue=0)
+        async with stage.orderly(heard, suspend_current_queue_time=timedelta(seconds=2)):
+            await heard.count(2)
+        assert heard.times[1] - heard.times[0] == pytest.approx(pause, abs=0.005)
+
+    play(scene)
+
+
+def test_all_messages_of_a_failing_batch_come_again() -> None:
+    """In the same order, as one batch."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: Suspend() if message.reconsume_times == 0 else None)
+        await stage.send([b"0", b"1", b"2"], queue=0)
+        async with stage.orderly(heard, consume_message_batch_max_size=3):
+            await heard.count(6)
+        assert heard.bodies == [b"0", b"1", b"2"] * 2
+
+    play(scene)
+
+
+def test_too_many_failures_bury_the_message_and_the_queue_goes_on() -> None:
+    """Without a delay, and telling why."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard, dead = Heard(lambda message: ValueError("no") if message.body == b"bad" else None), Heard()
+        await stage.send([b"bad", b"behind"], queue=0)
+        async with (
+            stage.orderly(heard, max_reconsume_times=2),
+            stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"),
+        ):
+            await heard.count(4)
+            await dead.count(1)
+            buried_after = dead.times[0] - heard.times[2]
+        assert heard.bodies == [b"bad"] * 3 + [b"behind"]
+        assert dead.messages[0].properties["RETRY_TOPIC"] == "orders"
+        assert dead.messages[0].properties["FAILURE_MESSAGE"] == "no"
+        assert buried_after < 2
+
+    play(scene)
+
+
+def test_reject_buries_at_once() -> None:
+    """One call, and on."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard, dead = Heard(lambda message: Reject("bad") if message.body == b"bad" else Success()), Heard()
+        await stage.send([b"bad", b"behind"], queue=0)
+        async with stage.orderly(heard), stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen"):
+            await heard.count(2)
+            await dead.count(1)
+        assert heard.bodies == [b"bad", b"behind"]
+
+    play(scene)
+
+
+def test_what_cannot_be_buried_holds_up_its_queue() -> None:
+    """The broker is gone: the message is tried here again until it can be."""
+
+    async def scene(stage: ClientStage) -> None:
+        async def reject() -> Reject:
+            await stage.broker.broker.stop()
+            return Reject("bad")
+
+        heard = Heard(lambda message: reject() if message.reconsume_times < 2 else None)
+        await stage.send([b"bad", b"behind"], queue=0)
+        async with stage.orderly(heard):
+            await heard.count(4)
+        assert heard.bodies == [b"bad"] * 3 + [b"behind"]
+
+    play(scene)
+
+
+def test_an_outcome_that_is_none_is_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """The log tells what may be returned."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: "yes" if message.reconsume_times == 0 else None)
+        await stage.send([b"x"])
+        async with stage.orderly(heard):
+            await heard.count(2)
+
+    play(scene)
+    assert "an orderly listener returns Success, Suspend, Reject or None" in caplog.text
+
+
+def test_a_joining_member_takes_its_queues_over_in_order() -> None:
+    """No queue is heard by two at a time, and no message before an earlier one of its queue."""
+
+    async def scene(stage: ClientStage) -> None:
+        owner: dict[int, str] = {}
+        seen: dict[int, list[int]] = defaultdict(list)
+
+        def listener(name: str) -> object:
+            async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+                queue = context.message_queue.queue_id
+                assert queue not in owner
+                owner[queue] = name
+                await asyncio.sleep(0.05)
+                del owner[queue]
+                seen[queue].extend(message.queue_offset for message in messages)
+                heard_by[name].add(queue)
+
+            return listen
+
+        heard_by: dict[str, set[int]] = defaultdict(set)
+        await stage.send([b"%d" % number for number in range(400)])
+        async with stage.orderly(listener("first")) as first:
+            await until(lambda: sum(map(len, seen.values())) > 40)
+            async with stage.orderly(listener("second")) as second:
+                await until(lambda: len(second.assigned) >= 2)
+                assert not first.assigned & second.assigned
+                await until(lambda: sum(len(set(offsets)) for offsets in seen.values()) == 400)
+        assert len(heard_by["second"]) == 2
+        for offsets in seen.values():
+            firsts = list(dict.fromkeys(offsets))
+            assert firsts == sorted(firsts)
+
+    play(scene)
+
+
+def test_a_leaving_member_unlocks_its_queues() -> None:
+    """The others have them well within a second."""
+
+    async def scene(stage: ClientStage) -> None:
+        async with stage.orderly(Heard()) as stays:
+            leaves = stage.orderly(Heard())
+            await leaves.start()
+            await until(lambda: len(orders_of(leaves)) == 2)
+            await leaves.shutdown()
+            begun = asyncio.get_running_loop().time()
+            await until(lambda: len(orders_of(stays)) == 4)
+            assert asyncio.get_running_loop().time() - begun < 0.5
+
+    play(scene)
+
+
+def test_locks_are_renewed() -> None:
+    """A consumer that is quiet for an hour still has its queues, and hears the next message at once."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.orderly(heard) as consumer:
+            await asyncio.sleep(3600)
+            assert all(queue.locked_at is not None for queue in consumer.process_queues)
+            begun = asyncio.get_running_loop().time()
+            await stage.send([b"x"])
+            await heard.count(1)
+            assert heard.times[0] - begun < 0.1
+
+    play(scene)
+
+
+def test_a_lock_that_another_has_is_no_lock() -> None:
+    """Taken away at the broker, the queue is given back and taken again when it is free."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.orderly(heard) as consumer:
+            queues = orders_of(consumer)
+            client = consumer._client
+            address = stage.broker.broker_address
+            await client.requests.unlock(address, "kitchen", client.client_id, queues)
+            assert await client.requests.lock(address, "kitchen", "somebody else", queues) == queues
+            await until(lambda: not consumer.assigned & queues)
+            await stage.send([b"x"])
+            await asyncio.sleep(20)
+            assert heard.messages == []
+            await client.requests.unlock(address, "kitchen", "somebody else", queues)
+            await heard.count(1)
+
+    play(scene)
+
+
+def test_orderly_broadcasting_needs_no_locks(tmp_path: Path) -> None:
+    """Each member hears everything in order; what it rejects is dropped."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: Reject("bad") if message.body == b"1" else None)
+        await stage.send([b"0", b"1", b"2"], queue=0)
+        settings: dict[str, Any] = {
+            "message_model": MessageModel.BROADCASTING,
+            "local_offset_store_dir": tmp_path,
+        }
+        async with stage.orderly(heard, **settings):
+            await heard.count(3)
+        assert heard.bodies == [b"0", b"1", b"2"]
+
+    play(scene)

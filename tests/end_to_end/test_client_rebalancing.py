@@ -1,0 +1,290 @@
+"""Members come and go, topics grow, brokers restart: who has which queues of the bundled broker, and how soon."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rocket_broker.broker import Broker
+from rocket_client import (
+    AllocateMessageQueueStrategy,
+    ByConfig,
+    ConsistentHash,
+    PushConsumer,
+    averagely_by_circle,
+)
+from rocket_remoting import Message, MessageQueue
+from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, until
+
+
+async def seconds_until(condition: Callable[[], bool]) -> float:
+    begun = asyncio.get_running_loop().time()
+    await until(condition)
+    return asyncio.get_running_loop().time() - begun
+
+
+def queue_ids(consumer: PushConsumer) -> list[int]:
+    return sorted(queue.queue_id for queue in orders_of(consumer))
+
+
+def test_a_consumer_has_its_queues_when_start_returns() -> None:
+    """All of the topic and the group's retry topic, if it is alone."""
+
+    async def scene(stage: ClientStage) -> None:
+        async with stage.concurrent(Heard()) as consumer:
+            assert queue_ids(consumer) == [0, 1, 2, 3]
+            await until(lambda: MessageQueue("%RETRY%kitchen", "broker-a", 0) in consumer.assigned)
+        assert consumer.assigned == frozenset()
+
+    play(scene)
+
+
+def test_two_members_share_the_queues() -> None:
+    """Half each, soon after the second one started."""
+
+    async def scene(stage: ClientStage) -> None:
+        async with stage.concurrent(Heard()) as one, stage.concurrent(Heard()) as other:
+            assert await seconds_until(lambda: len(orders_of(one)) == len(orders_of(other)) == 2) < 0.5
+            assert sorted(queue_ids(one) + queue_ids(other)) == [0, 1, 2, 3]
+
+    play(scene)
+
+
+def test_members_started_together_share_at_once() -> None:
+    """A notice that arrives while a consumer starts is not lost."""
+
+    async def scene(stage: ClientStage) -> None:
+        members = [stage.concurrent(Heard()) for _ in range(4)]
+        await asyncio.gather(*(member.start() for member in members))
+        assert await seconds_until(lambda: all(len(orders_of(member)) == 1 for member in members)) < 0.5
+        await asyncio.gather(*(member.shutdown() for member in members))
+
+    play(scene)
+
+
+def test_more_members_than_queues_leave_some_idle() -> None:
+    """A queue has one consumer of a group."""
+
+    async def scene(stage: ClientStage) -> None:
+        members = [stage.concurrent(Heard()) for _ in range(6)]
+        await asyncio.gather(*(member.start() for member in members))
+        await until(lambda: sorted(len(orders_of(member)) for member in members) == [0, 0, 1, 1, 1, 1])
+        await asyncio.gather(*(member.shutdown() for member in members))
+
+    play(scene)
+
+
+def test_a_leaving_members_queues_are_taken_over_within_half_a_second() -> None:
+    """Its offsets are committed, so that nothing comes twice and nothing is missed."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: asyncio.sleep(0.005))
+        async with stage.concurrent(heard) as stays, stage.producer() as producer:
+            leaves = stage.concurrent(heard)
+            await leaves.start()
+            await until(lambda: len(orders_of(leaves)) == 2)
+            sent = [b"%d" % number for number in range(300)]
+            results = [producer.send_async(Message("orders", body)) for body in sent[:150]]
+            await leaves.shutdown()
+            assert await seconds_until(lambda: len(orders_of(stays)) == 4) < 0.5
+            results += [producer.send_async(Message("orders", body)) for body in sent[150:]]
+            await asyncio.gather(*results)
+            await heard.count(300)
+            await asyncio.sleep(60)
+        assert Counter(heard.bodies) == Counter(sent)
+
+    play(scene)
+
+
+def test_a_member_that_dies_is_replaced_as_soon_as_its_connection_is_closed() -> None:
+    """The broker notices, and tells the others."""
+
+    async def scene(stage: ClientStage) -> None:
+        async with stage.concurrent(Heard()) as lives:
+            dies = stage.concurrent(Heard())
+            await dies.start()
+            await until(lambda: len(orders_of(dies)) == 2)
+            for task in (*dies._client._tasks, *dies._rebalancer._pulls.values(), dies._rebalancer._running):
+                if task is not None:
+                    task.cancel()
+            await dies._client.brokers.close()
+            assert await seconds_until(lambda: len(orders_of(lives)) == 4) < 0.5
+            await dies.shutdown()
+
+    play(scene)
+
+
+def test_queues_added_to_a_live_topic_are_picked_up() -> None:
+    """By consumer and producer, with the next refresh of routes: within 30 s."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard) as consumer, stage.producer() as producer, stage.admin() as admin:
+            await producer.send(Message("orders", b"x"))
+            await admin.create_topic("orders", 12)
+            assert await seconds_until(lambda: len(orders_of(consumer)) == 12) <= 61
+            queues = {(await producer.send(Message("orders", b"x"))).message_queue for _ in range(12)}
+            assert len(queues) == 12
+            await heard.count(13)
+
+    play(scene)
+
+
+def test_a_topic_that_comes_later_is_found() -> None:
+    """The consumer was there first; its first message makes the topic."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        consumer = stage.consumer(topic="later")
+        consumer.listen_concurrently(heard)
+        async with consumer:
+            await asyncio.sleep(5)
+            assert not [queue for queue in consumer.assigned if queue.topic == "later"]
+            await stage.send([b"x"], topic="later")
+            assert await seconds_until(lambda: bool(heard.messages)) <= 30
+        assert heard.bodies == [b"x"]
+
+    play(scene)
+
+
+def test_subscriptions_can_change_while_it_runs() -> None:
+    """A further topic is heard, one given up is not."""
+
+    async def scene(stage: ClientStage) -> None:
+        await stage.topic("bills", queues=1)
+        heard = Heard()
+        async with stage.concurrent(heard) as consumer:
+            consumer.subscribe("bills")
+            await until(lambda: MessageQueue("bills", "broker-a", 0) in consumer.assigned)
+            await stage.send([b"bill"], topic="bills")
+            await heard.count(1)
+            consumer.unsubscribe("orders")
+            await until(lambda: not orders_of(consumer))
+            await stage.send([b"order"])
+            await asyncio.sleep(60)
+        assert heard.bodies == [b"bill"]
+
+    play(scene)
+
+
+def test_a_changed_expression_counts_from_then_on() -> None:
+    """The broker learns of it before the next pull."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard, tags="A") as consumer, stage.producer() as producer:
+            await producer.send(Message("orders", b"A", tags="A"))
+            await heard.count(1)
+            consumer.subscribe("orders", "B")
+            await asyncio.sleep(20)
+            for tag in ("A", "B"):
+                await producer.send(Message("orders", tag.encode(), tags=tag))
+            await heard.count(2)
+            await asyncio.sleep(20)
+        assert heard.bodies == [b"A", b"B"]
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shares"),
+    [
+        (averagely_by_circle, {(0, 2), (1, 3)}),
+        (ByConfig([MessageQueue("orders", "broker-a", 1)]), {(1,)}),
+        (ConsistentHash(), None),
+    ],
+)
+def test_the_strategy_is_a_setting(
+    strategy: AllocateMessageQueueStrategy, shares: set[tuple[int, ...]] | None
+) -> None:
+    """All members use the same one."""
+
+    async def scene(stage: ClientStage) -> None:
+        settings: dict[str, Any] = {"allocate_message_queue_strategy": strategy}
+        async with (
+            stage.concurrent(Heard(), **settings) as one,
+            stage.concurrent(Heard(), **settings) as other,
+        ):
+            await asyncio.sleep(1)
+            found = {tuple(queue_ids(one)), tuple(queue_ids(other))}
+            if shares is not None:
+                assert found == shares
+            else:
+                assert sorted(queue_ids(one) + queue_ids(other)) == [0, 1, 2, 3]
+
+    play(scene)
+
+
+def test_a_restarted_broker_finds_its_consumers_again() -> None:
+    """They heartbeat on the new connection, before they pull; nothing acknowledged is lost."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard), stage.producer() as producer:
+            await producer.send(Message("orders", b"before"))
+            await heard.count(1)
+            await asyncio.sleep(6)
+            await restart(stage)
+            await producer.send(Message("orders", b"after"))
+            assert await seconds_until(lambda: len(heard.messages) == 2) < 10
+            await asyncio.sleep(60)
+        assert heard.bodies == [b"before", b"after"]
+
+    play(scene)
+
+
+def test_an_orderly_consumer_survives_a_restart_too() -> None:
+    """Its locks are gone with the broker's memory, and taken again."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with stage.orderly(heard) as consumer:
+            await stage.send([b"before"], queue=0)
+            await heard.count(1)
+            await asyncio.sleep(6)
+            await restart(stage)
+            await asyncio.sleep(60)
+            assert all(queue.locked_at is not None for queue in consumer.process_queues)
+            await stage.send([b"after"], queue=0)
+            await heard.count(2)
+        assert heard.bodies == [b"before", b"after"]
+
+    play(scene)
+
+
+async def restart(stage: ClientStage) -> None:
+    """Stop the broker and start another one with its store, at its address."""
+    old = stage.broker.broker
+    port = int(stage.broker.broker_address.rpartition(":")[2])
+    await old.stop()
+    await asyncio.sleep(2)
+    settings = stage.broker._broker_settings()
+    object.__setattr__(settings, "listen_port", port)
+    fresh = Broker(settings, transport=stage.transport, clock=stage.time.clock)
+    await fresh.start()
+    stage.broker.broker = fresh
+    stage.broker._running.push_async_callback(fresh.stop)  # type: ignore[union-attr]
+
+
+def test_with_the_name_server_gone_traffic_goes_on() -> None:
+    """Producers and consumers use the routes they have; members still come and go."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard()
+        async with (
+            stage.concurrent(heard) as one,
+            stage.concurrent(heard) as other,
+            stage.producer() as producer,
+        ):
+            await producer.send(Message("orders", b"0"))
+            await stage.broker.name_server.stop()
+            await asyncio.sleep(300)
+            for number in range(1, 20):
+                await producer.send(Message("orders", b"%d" % number))
+            await heard.count(20)
+            await other.shutdown()
+            assert await seconds_until(lambda: len(orders_of(one)) == 4) < 0.5
+
+    play(scene)
