@@ -17,7 +17,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamkit.background import BackgroundLoop
@@ -26,7 +26,7 @@ from streamkit.channels import Channels
 from streamkit.declarations import bound_interface, declarations_of
 from streamkit.errors import ApplicationError
 from streamkit.foreground import run_until_signal
-from streamkit.listener import BindingName, error_listener, name_of, send_to, stream_listener
+from streamkit.listener import BindingName, Listener, name_of, send_to
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import MessageConverter
 from streamkit.messaging.interceptor import ChannelInterceptor
@@ -102,25 +102,26 @@ class StreamApplication:
         self, binding: BindingName, condition: str | None = None, *, copy_headers: bool = True
     ) -> Callable[[F], F]:
         """Call the function for each message of an input binding; see :func:`streamkit.stream_listener`."""
-        return self._registering(stream_listener(binding, condition, copy_headers=copy_headers))
+        listener = Listener(name_of(binding), condition, copy_headers)
 
-    def error_listener(self, channel: str = "errorChannel") -> Callable[[F], F]:
-        """Call the function for each failure told on a channel; see :func:`streamkit.error_listener`."""
-        return self._registering(error_listener(channel))
-
-    send_to = staticmethod(send_to)
-
-    def _registering(self, note: Callable[[F], F]) -> Callable[[F], F]:
         def register(function: F) -> F:
-            if _is_method(function):
-                raise TypeError(
-                    f"{function.__qualname__} is a method: decorate it with streamkit.stream_listener, and give its "
-                    "class to the application"
-                )
-            self._registrations.add_function(note(function))
+            _check_function(function)
+            self._registrations.listeners.append((function, listener))
             return function
 
         return register
+
+    def error_listener(self, channel: str = "errorChannel") -> Callable[[F], F]:
+        """Call the function for each failure told on a channel; see :func:`streamkit.error_listener`."""
+
+        def register(function: F) -> F:
+            _check_function(function)
+            self._registrations.error_listeners.append((function, channel))
+            return function
+
+        return register
+
+    send_to = staticmethod(send_to)
 
     def enable_binding(self, *interfaces: type) -> None:
         """Bind the channels that interfaces declare, such as `Source` and `Sink`."""
@@ -330,7 +331,11 @@ class StreamApplication:
         return f"<StreamApplication {'running' if self.is_running else 'stopped'}>"
 
 
-def _is_method(function: Callable[..., object]) -> bool:
-    """Whether a function was written in the body of a class."""
-    scope = function.__qualname__.rpartition(".")[0]
-    return bool(scope) and not scope.endswith("<locals>")
+def _check_function(function: Callable[..., object]) -> None:
+    """Refuse a function written in the body of a class: there is no object to call it on."""
+    scope = function.__qualname__.rpartition(".")[0] if isinstance(function, FunctionType) else ""
+    if scope and not scope.endswith("<locals>"):
+        raise TypeError(
+            f"{function.__qualname__} is a method: decorate it with streamkit.stream_listener, and give its class "
+            "to the application"
+        )

@@ -150,9 +150,17 @@ class Assembly:
             return
         self._functions.append(function)
         for listener in listeners_on(function):
-            self._listeners.setdefault(uniform(listener.binding), []).append(_Registered(function, listener))
+            self.listener(function, listener)
         for name in error_channels_on(function):
-            self._subscribe(self._parts.channels[name], function)
+            self.error_listener(function, name)
+
+    def listener(self, function: Callable[..., object], listener: Listener) -> None:
+        """Register a listener of an input."""
+        self._listeners.setdefault(uniform(listener.binding), []).append(_Registered(function, listener))
+
+    def error_listener(self, function: Callable[..., object], channel: str) -> None:
+        """Register a listener of an error channel."""
+        self._subscribe(self._parts.channels[channel], function)
 
     def finish(self) -> None:
         """Make the bindings and subscribe the listeners.

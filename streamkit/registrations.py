@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from streamkit.listener import Listener
 from streamkit.messaging.interceptor import GlobalChannelInterceptors
 
 __all__ = ["Registrations"]
@@ -12,18 +13,15 @@ class Registrations:
 
     Attributes:
         sources: Modules, classes and objects with decorated functions.
-        functions: Functions registered by the application's own decorators.
+        listeners: Functions registered by the application's own decorators.
+        error_listeners: Functions for the failures told on a channel.
         interfaces: Binding interfaces.
         interceptors: For channels whose names match.
     """
 
     def __init__(self, sources: Sequence[object]) -> None:
         self.sources = list(sources)
-        self.functions: list[Callable[..., object]] = []
+        self.listeners: list[tuple[Callable[..., object], Listener]] = []
+        self.error_listeners: list[tuple[Callable[..., object], str]] = []
         self.interfaces: list[type] = []
         self.interceptors = GlobalChannelInterceptors()
-
-    def add_function(self, function: Callable[..., object]) -> None:
-        """Register a function, once however often it is decorated."""
-        if function not in self.functions:
-            self.functions.append(function)

@@ -120,8 +120,10 @@ class Runtime:
         )
         for interface in self._registrations.interfaces:
             assembly.interface(interface)
-        for function in self._registrations.functions:
-            assembly.function(function)
+        for function, listener in self._registrations.listeners:
+            assembly.listener(function, listener)
+        for function, channel in self._registrations.error_listeners:
+            assembly.error_listener(function, channel)
         for source in self._registrations.sources:
             self._include(assembly, source)
         assembly.finish()

@@ -53,6 +53,8 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
     """A message not settled by then is retried."""
     tags: str | None = None
     """`a||b`: only messages with one of these tags."""
+    sql: str | None = None
+    """Only messages whose headers match: asked for, it is refused."""
     start: StartPosition = StartPosition.LATEST
     """Where a new group begins: `latest` or `earliest`."""
 
@@ -66,6 +68,7 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
             suspend=self.suspend,
             consume_timeout=self.consume_timeout,
             tags=self.tags,
+            sql=self.sql,
             start=self.start,
         )
 

@@ -1,0 +1,37 @@
+"""The contract every binder keeps, as a test suite for authors of binders.
+
+::
+
+    from streamkit.testing.contract import BinderContract, ContractEnvironment
+
+    class MyEnvironment(ContractEnvironment):
+        binder_type = "mymq"
+        ...
+
+    class TestMyBinder(BinderContract):
+        @pytest.fixture
+        def environment(self):
+            yield MyEnvironment()
+
+Each case runs an application through the public API only. It passes, or the binder has declared that it lacks
+the capability, and then the case asserts the refusal. Times are the environment's: on virtual time the
+documented ones, on a real clock what the system under test can be configured to.
+"""
+
+from streamkit.testing.contract.attempts import AttemptCases
+from streamkit.testing.contract.environment import ContractEnvironment
+from streamkit.testing.contract.groups import GroupCases
+from streamkit.testing.contract.lifecycle import LifecycleCases
+from streamkit.testing.contract.messages import MessageCases
+from streamkit.testing.contract.order import OrderCases
+from streamkit.testing.contract.scenario import Recorder, Scenario
+from streamkit.testing.contract.sending import SendingCases
+from streamkit.testing.contract.settlements import SettlementCases
+
+__all__ = ["BinderContract", "ContractEnvironment", "Recorder", "Scenario"]
+
+
+class BinderContract(
+    GroupCases, OrderCases, AttemptCases, SettlementCases, MessageCases, SendingCases, LifecycleCases
+):
+    """All cases; subclass it as `Test...` and give it a fixture `environment`."""

@@ -1,0 +1,89 @@
+"""What the author of a binder tells the contract about the system under test."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, TypeVar
+
+from streamkit.binder.capabilities import Capability
+from streamkit.clock import Clock
+
+__all__ = ["ContractEnvironment"]
+
+R = TypeVar("R")
+
+Settings = Mapping[str, str]
+
+
+class ContractEnvironment(ABC):
+    """A messaging system to run the cases against, and the times that hold there.
+
+    Attributes:
+        binder_type: The binder's type.
+        capabilities: What the binder declares; cases that need more assert the refusal.
+        clock: What stamps messages, or None for the machine's.
+        is_virtual: Whether time is virtual: cases that take minutes run only then.
+        patience: Seconds a case waits for what must come.
+        quiet: Seconds after which a case believes that nothing comes.
+        slack: Seconds that something may be late.
+        back_off: The pause before the second attempt that cases set, in seconds.
+        redelivery_delays: Seconds before the first, second, ... redelivery in concurrent mode.
+        delay_levels: Seconds of delay level 1, 2, ...
+        suspend: The pause of an ordered queue that cases set, in seconds.
+        consume_timeout: The shortest `consume_timeout` that can be set, in seconds.
+    """
+
+    binder_type: str
+    capabilities: frozenset[Capability]
+    clock: Clock | None = None
+    is_virtual = False
+    patience = 20.0
+    quiet = 0.7
+    slack = 2.0
+    back_off = 0.1
+    redelivery_delays: tuple[float, ...] = (10, 30, 60)
+    delay_levels: tuple[float, ...] = (1, 5, 10)
+    suspend = 0.2
+    consume_timeout = 60.0
+
+    @property
+    @abstractmethod
+    def properties(self) -> Settings:
+        """Settings of every application: where the system is."""
+
+    @abstractmethod
+    def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Settings:
+        """Return the binder's own settings of a consumer binding.
+
+        Args:
+            binding: The binding's name.
+            portable: What they must mean, by names of :class:`streamkit.binder.delivery.Delivery`: ``ordered``,
+                ``broadcast``, ``max_reconsume_times``, ``redelivery_level``, ``suspend`` (seconds),
+                ``consume_timeout`` (seconds), ``tags``, ``sql``, ``start`` (``earliest`` or ``latest``).
+        """
+
+    def member(self, number: int) -> Settings:
+        """Return what tells the ``number``-th application of a case from the others, in this one process."""
+        return {}
+
+    def run(self, main: Coroutine[Any, Any, R]) -> R:
+        """Run a case to its end."""
+        return asyncio.run(main)
+
+    def around(self) -> AbstractAsyncContextManager[object]:
+        """Return a context for each case: entered on its loop before anything else."""
+        return nullcontext()
+
+    async def create_topic(self, name: str, partitions: int) -> None:  # noqa: B027  # most need nothing
+        """Make a topic with that many partitions, where systems do not make topics by themselves."""
+
+    def check(self, case: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        """Run one case."""
+        from streamkit.testing.contract.scenario import Scenario
+
+        async def main() -> None:
+            async with self.around(), Scenario(self) as scenario:
+                await case(scenario)
+
+        self.run(main())

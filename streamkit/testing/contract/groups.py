@@ -1,0 +1,123 @@
+"""Cases: who receives a message."""
+
+from streamkit.binder.capabilities import Capability
+from streamkit.messaging.message import Message
+from streamkit.testing.contract.scenario import Scenario, case, refused
+
+
+def numbers(messages: list[Message[bytes]]) -> list[int]:
+    """Return the numbers in the payloads, sorted."""
+    return sorted(int(message.payload) for message in messages)
+
+
+class GroupCases:
+    """Groups, members, broadcasting."""
+
+    @case
+    async def test_every_group_receives_every_message(self, s: Scenario) -> None:
+        """Two groups at one topic each receive each message once."""
+        topic = await s.topic()
+        first = await s.record(topic, s.name("first"))
+        second = await s.record(topic, s.name("second"))
+        for number in range(10):
+            await s.send(topic, str(number))
+        assert numbers(await first.settled(10)) == list(range(10))
+        assert numbers(await second.settled(10)) == list(range(10))
+
+    @case
+    async def test_the_members_of_a_group_share_its_messages(self, s: Scenario) -> None:
+        """Each message goes to one member, and no member goes without."""
+        topic, group = await s.topic(partitions=4), s.name("group")
+        first = await s.record(topic, group)
+        second = await s.record(topic, group)
+        await s.nothing_more()
+        for number in range(40):
+            await s.send(topic, str(number))
+        await first.wait(1)
+        await second.wait(1)
+        await s.nothing_more()
+        assert numbers([*first.items, *second.items]) == list(range(40))
+
+    @case
+    async def test_the_others_take_over_when_a_member_leaves(self, s: Scenario) -> None:
+        """After a member has stopped, the others receive everything."""
+        topic, group = await s.topic(), s.name("group")
+        app = await s.consume(topic, group, _ignore)
+        staying = await s.record(topic, group)
+        await s.nothing_more()
+        await app.stop()
+        await s.nothing_more()
+        for number in range(20):
+            await s.send(topic, str(number))
+        assert numbers(await staying.settled(20)) == list(range(20))
+
+    @case
+    async def test_a_group_receives_what_was_sent_while_it_was_down(self, s: Scenario) -> None:
+        """A group that has existed gets the messages of the time when no member ran."""
+        if s.lacks(Capability.DURABLE_GROUP):
+            return
+        topic, group = await s.topic(), s.name("group")
+        before = s.recorder("before")
+
+        async def note(payload: str) -> None:
+            before.add(payload)
+
+        app = await s.consume(topic, group, note)
+        await s.send(topic, "0")
+        await before.wait(1)
+        await s.nothing_more()
+        await app.stop()
+        for number in range(1, 6):
+            await s.send(topic, str(number))
+        after = await s.record(topic, group)
+        assert numbers(await after.settled(5)) == [1, 2, 3, 4, 5]
+
+    @case
+    async def test_an_anonymous_consumer_receives_what_is_sent_from_now_on(self, s: Scenario) -> None:
+        """Without a group each consumer gets every new message, and none of the past."""
+        topic = await s.topic()
+        await s.send(topic, "0")
+        first = await s.record(topic, None)
+        second = await s.record(topic, None)
+        await s.send(topic, "1")
+        assert numbers(await first.settled(1)) == [1]
+        assert numbers(await second.settled(1)) == [1]
+
+    @case
+    async def test_broadcasting_gives_every_message_to_every_member(self, s: Scenario) -> None:
+        """Members of a broadcasting group do not share; a binder that cannot, refuses at start."""
+        topic, group = await s.topic(), s.name("group")
+        if s.lacks(Capability.BROADCAST):
+            await refused(s.consume(topic, group, _ignore, broadcast=True))
+            return
+        first = await s.record(topic, group, broadcast=True)
+        second = await s.record(topic, group, broadcast=True)
+        await s.nothing_more()
+        for number in range(5):
+            await s.send(topic, str(number))
+        assert numbers(await first.settled(5)) == [0, 1, 2, 3, 4]
+        assert numbers(await second.settled(5)) == [0, 1, 2, 3, 4]
+
+    @case
+    async def test_a_broadcast_message_that_fails_is_tried_here_and_dropped(self, s: Scenario) -> None:
+        """Broadcasting makes the attempts in process; nothing is redelivered, and the next message comes."""
+        if s.lacks(Capability.BROADCAST):
+            return
+        topic, group = await s.topic(), s.name("group")
+        calls = s.recorder("calls")
+
+        async def fail_first(payload: str) -> None:
+            calls.add(payload)
+            if payload == "bad":
+                raise ValueError(payload)
+
+        await s.consume(topic, group, fail_first, broadcast=True)
+        await s.nothing_more()
+        await s.send(topic, "bad")
+        await calls.wait(3)
+        await s.send(topic, "good")
+        assert await calls.settled(4) == ["bad", "bad", "bad", "good"]
+
+
+async def _ignore(payload: str) -> None:
+    """A listener that takes everything."""

@@ -1,0 +1,124 @@
+"""RocketMQ as the contract's system under test: the bundled broker on virtual time, any broker on real time."""
+
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from binders.rocket.binder import CAPABILITIES, use_transport
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_client import Admin, ClientSettings
+from rocket_remoting.clock import Clock
+from rocket_remoting.memory import MemoryTransport
+from rocket_remoting.transport import Transport
+from streamkit.clock import use_clock
+from streamkit.testing.contract import ContractEnvironment
+from streamkit.testing.virtual_time import VirtualTime
+
+R = TypeVar("R")
+
+PREFIX = "spring.cloud.stream.rocketmq"
+
+_NAMES = {
+    "ordered": "push.orderly",
+    "broadcast": "broadcasting",
+    "max_reconsume_times": "push.max-reconsume-times",
+    "redelivery_level": "push.delay-level-when-next-consume",
+    "suspend": "push.suspend-current-queue-time-millis",
+    "consume_timeout": "push.consume-timeout",
+    "tags": "tags",
+    "sql": "sql",
+    "start": "consume-from-where",
+}
+_START = {"earliest": "CONSUME_FROM_FIRST_OFFSET", "latest": "CONSUME_FROM_LAST_OFFSET"}
+
+
+class RocketEnvironment(ContractEnvironment):
+    """A running RocketMQ, reached over TCP on real time."""
+
+    binder_type = "rocketmq"
+    capabilities = CAPABILITIES
+
+    def __init__(self, name_server: str, offset_store: Path, delay_levels: str) -> None:
+        self._name_server = name_server
+        self._offset_store = offset_store
+        self._delay_levels = delay_levels
+        levels = [float(level.removesuffix("s")) for level in delay_levels.split()]
+        self.delay_levels = tuple(levels)
+        self.redelivery_delays = tuple(levels[2:])
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Where the broker is; topics are made with the number of queues a case asks for."""
+        return {
+            f"{PREFIX}.binder.name-server": self._name_server,
+            f"{PREFIX}.binder.provisioning": "create",
+            f"{PREFIX}.binder.offset-store": str(self._offset_store),
+            f"{PREFIX}.binder.message-delay-level": self._delay_levels,
+        }
+
+    def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Mapping[str, str]:
+        """The second generation's names."""
+        prefix = f"{PREFIX}.bindings.{binding}.consumer"
+        return {f"{prefix}.{_NAMES[name]}": _text(name, value) for name, value in portable.items()}
+
+    def member(self, number: int) -> Mapping[str, str]:
+        """A client id of its own, as each process has."""
+        return {f"{PREFIX}.binder.unit-name": f"m{number}"}
+
+    def transport(self) -> Transport | None:
+        """What reaches the broker; None is TCP."""
+        return None
+
+    async def create_topic(self, name: str, partitions: int) -> None:
+        """Make the topic, and wait until the name server knows it."""
+        settings = ClientSettings(name_servers=self._name_server)
+        async with Admin(settings, transport=self.transport(), clock=self.clock) as admin:
+            await admin.create_topic(name, partitions)
+            await admin.await_topic(name, queues=partitions)
+
+
+class VirtualRocketEnvironment(RocketEnvironment):
+    """The bundled broker, client and application on one virtual loop, over the in-memory transport."""
+
+    is_virtual = True
+    patience = 600.0
+    quiet = 60.0
+    slack = 0.2
+    back_off = 1.0
+    suspend = 1.0
+
+    def __init__(self, time: VirtualTime, home: Path) -> None:
+        levels = "1s 5s 10s 30s 60s 120s 180s 240s 300s 360s 420s 480s 540s 600s 1200s 1800s 3600s 7200s"
+        super().__init__("", home / "offsets", levels)
+        self._time = time
+        self._store = home / "store"
+        self._memory = MemoryTransport()
+        self.clock: Clock = time.clock
+
+    def transport(self) -> Transport:
+        """The in-memory one."""
+        return self._memory
+
+    def run(self, main: Coroutine[Any, Any, R]) -> R:
+        """On the virtual loop."""
+        return self._time.run(main)
+
+    @asynccontextmanager
+    async def around(self) -> AsyncIterator[None]:
+        """A broker of the case's own."""
+        broker = EmbeddedBroker(self._store, transport=self._memory, clock=self.clock)
+        async with broker:
+            self._name_server = broker.name_server_address
+            with use_transport(self._memory), use_clock(self._time.clock):
+                yield
+
+
+def _text(name: str, value: object) -> str:
+    if name == "start":
+        return _START[str(value)]
+    if name == "suspend":
+        return f"{float(str(value)) * 1000:g}"
+    if name == "consume_timeout":
+        return f"{value}s"
+    return str(value)

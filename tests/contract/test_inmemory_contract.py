@@ -1,0 +1,76 @@
+"""The in-memory binder keeps the contract, on virtual time."""
+
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import pytest
+
+from binders.inmemory.binder import CAPABILITIES
+from binders.inmemory.broker import InMemoryBroker
+from streamkit.clock import use_clock
+from streamkit.testing.contract import BinderContract, ContractEnvironment
+from streamkit.testing.virtual_time import VirtualTime
+
+R = TypeVar("R")
+
+_NAMES = {"redelivery_level": "redelivery-level", "max_reconsume_times": "max-reconsume-times"}
+
+
+class InMemoryEnvironment(ContractEnvironment):
+    """All applications of a case share one broker; hours take milliseconds."""
+
+    binder_type = "inmemory"
+    capabilities = CAPABILITIES
+    is_virtual = True
+    patience = 60.0
+    quiet = 30.0
+    slack = 0.01
+    back_off = 1.0
+    suspend = 1.0
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time = time
+        self._broker = f"contract-{uuid4().hex}"
+        self.clock = time.clock
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """One broker for all applications of the case."""
+        return {
+            "spring.cloud.stream.inmemory.binder.broker": self._broker,
+            "spring.cloud.stream.inmemory.binder.stands-in-for": "inmemory",
+        }
+
+    def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Mapping[str, str]:
+        """The in-memory binder's own names are the portable ones."""
+        prefix = f"spring.cloud.stream.inmemory.bindings.{binding}.consumer"
+        return {f"{prefix}.{name}": _text(name, value) for name, value in portable.items()}
+
+    def run(self, main: Coroutine[Any, Any, R]) -> R:
+        """On the virtual loop."""
+        return self._time.run(main)
+
+    @asynccontextmanager
+    async def around(self) -> AsyncIterator[None]:
+        """Stamp by the virtual clock; drop the broker at the end."""
+        with use_clock(self._time.clock):
+            yield
+        InMemoryBroker.forget(self._broker)
+
+
+def _text(name: str, value: object) -> str:
+    if name in ("suspend", "consume_timeout"):
+        return f"{timedelta(seconds=float(str(value))) / timedelta(milliseconds=1):g}ms"
+    return str(value)
+
+
+class TestInMemory(BinderContract):
+    """Every case."""
+
+    @pytest.fixture
+    def environment(self) -> Iterator[InMemoryEnvironment]:
+        with VirtualTime() as time:
+            yield InMemoryEnvironment(time)

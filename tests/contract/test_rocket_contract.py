@@ -1,0 +1,32 @@
+"""The RocketMQ binder keeps the contract on the bundled broker: on virtual time, and over TCP on real time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.pytest_plugin import RocketBrokerFactory
+from streamkit.testing.contract import BinderContract
+from streamkit.testing.virtual_time import VirtualTime
+from tests.contract.rocket_environment import RocketEnvironment, VirtualRocketEnvironment
+
+DELAY_LEVELS = "1s 1s 1s 1s 1s 2s"
+
+
+class TestBundledBroker(BinderContract):
+    """Every case, with the documented times."""
+
+    @pytest.fixture
+    def environment(self, tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
+        with VirtualTime() as time:
+            yield VirtualRocketEnvironment(time, tmp_path)
+
+
+@pytest.mark.slow
+class TestBundledBrokerOverTcp(BinderContract):
+    """Every case that does not take hours, with short delay levels."""
+
+    @pytest.fixture
+    def environment(self, rocket_broker_factory: RocketBrokerFactory, tmp_path: Path) -> RocketEnvironment:
+        broker = rocket_broker_factory(messageDelayLevel=DELAY_LEVELS)
+        return RocketEnvironment(broker.name_server, tmp_path / "offsets", DELAY_LEVELS)
