@@ -42,6 +42,8 @@ class Limits:
         max_connections: Most connections a server keeps; further ones are closed at once.
         max_pending_bytes: Bytes that may wait to be written to a peer. Above, `Connection.drain` waits, and a
             server reads nothing more from that peer.
+        max_unread_bytes: Bytes that may wait to be written to a client of a server that does not read: pushes and
+            answers to held requests. Above, the connection is closed.
         max_pending_requests: Most requests of ours without an answer on one connection.
         idle_timeout: Seconds without a byte either way after which a connection is closed; None for never.
     """
@@ -49,6 +51,7 @@ class Limits:
     max_frame: int = DEFAULT_MAX_FRAME
     max_connections: int = 10_000
     max_pending_bytes: int = 4 * 1024 * 1024
+    max_unread_bytes: int = 64 * 1024 * 1024
     max_pending_requests: int = 65_536
     idle_timeout: float | None = 120.0
 
@@ -417,6 +420,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(pieces[0])
         else:
             self._transport.writelines(pieces)
+        if self._stalled and self._accepted:
+            unread = self._transport.get_write_buffer_size()
+            if unread > self._limits.max_unread_bytes:
+                logger.warning(
+                    "closing the connection to %s: it leaves %d bytes unread", self.remote_address, unread
+                )
+                self.abort(f"{unread} bytes were left unread")
 
     def _wake_drained(self) -> None:
         if self._drained is not None:

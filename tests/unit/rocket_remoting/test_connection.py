@@ -354,6 +354,30 @@ def test_a_slow_reader_is_not_read_from(transport: Transport) -> None:
     asyncio.run(main())
 
 
+def test_a_peer_that_never_reads_is_dropped(transport: Transport, caplog: pytest.LogCaptureFixture) -> None:
+    """What a server pushes to a client that does not read is bounded: the connection ends instead."""
+
+    async def main() -> None:
+        limits = Limits(max_pending_bytes=100_000, max_unread_bytes=1_000_000)
+        server = await transport.serve("127.0.0.1", 0, silent, limits=limits)
+        connection = await transport.connect(server.address)
+        peer = await peer_of(connection, server)
+        assert connection._transport is not None
+        connection._transport.pause_reading()
+        pushed = 0
+        while not peer.is_closed and pushed < 1000:
+            peer.invoke_oneway(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, body=bytes(100_000))
+            pushed += 1
+            await asyncio.sleep(0)
+        assert peer.is_closed
+        await server.close()
+        connection.abort("the test is over")
+        await connection.close()
+
+    asyncio.run(main())
+    assert "bytes unread" in caplog.text
+
+
 def test_drain_waits_for_the_peer(transport: Transport) -> None:
     """A sender that drains is held while too much waits to be written, and let go when the peer has read."""
 
