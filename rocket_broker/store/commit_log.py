@@ -81,7 +81,7 @@ class CommitLog:
         position = self.end - tail.base
         need = position + len(message.body) + len(message.properties) + _MOST_BUT_BODY_AND_PROPERTIES
         if need > tail.allocated:
-            tail.allocate(min(need, tail.size), _SMALLEST_ALLOCATION)
+            tail.allocate(min(need, tail.size), max(position, _SMALLEST_ALLOCATION))
         tail.used = True
         space = tail.size - position - _SMALLEST_BLANK
         size = pack_record_into(
@@ -134,6 +134,8 @@ class CommitLog:
     def load(self, doubtful_from: int) -> int:
         """Find the files and return how many were deleted (`MappedFileQueue.load`). The end is not known yet."""
         deleted = self.files.load(doubtful_from)
+        for file in self.files.files:
+            file.ordered_to = file.size
         self.end = self.files.end
         return deleted
 
@@ -144,6 +146,8 @@ class CommitLog:
         self._tail = self.files.file_at(end)
         if self._tail is not None:
             self._tail.written_to(end - self._tail.base)
+            self._tail.ordered_to = end - self._tail.base
+            self._tail.close()  # to be mapped anew
         return removed
 
     def remove_first_file(self, before_ms: int) -> bool:
@@ -165,9 +169,11 @@ class CommitLog:
     def _fill_with_blank(self, tail: MappedFile) -> None:
         """End the file. The next one is made before the blank is written: an error leaves all as it was."""
         position = self.end - tail.base
-        tail.allocate(position + _SMALLEST_BLANK)
+        tail.allocate(position + _SMALLEST_BLANK, 0)
         next_file = self.files.add(tail.base + tail.size)
         _BLANK.pack_into(tail.open(), position, tail.size - position, BLANK_MAGIC)
+        tail.ordered_to = tail.size
+        tail.close()  # to be mapped anew by readers
         self._tail = next_file
         self.end = next_file.base
 

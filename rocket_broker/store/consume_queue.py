@@ -84,7 +84,7 @@ class ConsumeQueue:
             tail = self._open_tail(position)
         end = position - tail.base + ENTRY_SIZE
         if end > tail.allocated:
-            tail.allocate(end)
+            tail.allocate(end, end)
         tail.used = True
         if tail.view is None:
             tail.open()
@@ -142,9 +142,12 @@ class ConsumeQueue:
         self.files.load()
         self._tail = None
         self.min_offset = self.files.first // ENTRY_SIZE
-        trusted, all_entries = self._count(trusted_to), self._count(_EVERYTHING)
+        trusted = self._count(trusted_to)
+        behind = self.files.file_at(trusted * ENTRY_SIZE)
+        more = behind is not None and _is_trusted(behind, trusted - behind.base // ENTRY_SIZE, _EVERYTHING)
+        doubtful = self._count(_EVERYTHING) - trusted if more else 0
         self.cut_to(trusted)
-        return all_entries - trusted
+        return doubtful
 
     def _count(self, trusted_to: int) -> int:
         """Return the number after the last of the entries, without a gap, of messages before an offset."""
@@ -223,7 +226,7 @@ class ConsumeQueue:
 
     def _find_max_physical(self) -> None:
         self.max_physical = -1
-        if self.max_offset > self.files.first // ENTRY_SIZE:
+        if self.files.file_at((self.max_offset - 1) * ENTRY_SIZE) is not None:
             commit_log_offset, size, _ = self._raw_entry(self.max_offset - 1)
             if size != _FILLER_SIZE:
                 self.max_physical = commit_log_offset + size

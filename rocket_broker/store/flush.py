@@ -207,8 +207,7 @@ class Flusher:
         return unflushed
 
     def _sync(self, unflushed: _Unflushed) -> None:
-        for path in unflushed.paths:
-            self._file_system.sync(path)
+        self._file_system.sync_all(unflushed.paths)
 
     def _write(self, unflushed: _Unflushed) -> None:
         self._sync(unflushed)

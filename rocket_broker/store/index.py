@@ -91,7 +91,7 @@ class IndexFile:
             self._prepare_chunk(self._slot_position(key_hash) >> _CHUNK_BITS)
         end = self._position(self.count + len(hashes))
         if end > self.file.allocated:
-            self.file.allocate(end)
+            self.file.allocate(end, end - self._entries_start)
 
     def put(self, key_hash: int, offset: int, timestamp: int) -> None:
         """Add an entry, right after `prepare`; a reader sees it when it is complete."""

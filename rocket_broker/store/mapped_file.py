@@ -55,13 +55,13 @@ class OpenMaps:
         while len(self._mapped) >= self.limit:
             self._give_up_one()
         try:
-            view = self.file_system.map(file.path)
+            view = self.file_system.map(file.path, file.ordered_to)
         except OSError as e:
             if e.errno not in _TOO_MANY_MAPS or not self._mapped:
                 raise
             for _ in range(max(1, len(self._mapped) // 2)):
                 self._give_up_one()
-            view = self.file_system.map(file.path)
+            view = self.file_system.map(file.path, file.ordered_to)
         file.view = view
         self._mapped.append(file)
         return view
@@ -94,10 +94,11 @@ class MappedFile:
         size: Its size.
         view: Its bytes while it is mapped, else None: `open` maps it.
         used: Set by whoever uses `view`, so that the map stays.
+        ordered_to: Bytes before this are read in order; see `FileSystem.map`.
         allocated: Bytes up to here have room on the disk: a write beyond may kill the process (`files`).
     """
 
-    __slots__ = ("allocated", "base", "maps", "path", "size", "used", "view")
+    __slots__ = ("allocated", "base", "maps", "ordered_to", "path", "size", "used", "view")
 
     def __init__(self, path: Path, base: int, size: int, maps: OpenMaps) -> None:
         self.path = path
@@ -106,23 +107,28 @@ class MappedFile:
         self.maps = maps
         self.view: memoryview | None = None
         self.used = False
+        self.ordered_to = 0
         self.allocated = 0
+
+    def close(self) -> None:
+        """Give the map up; views of it stay readable."""
+        self.maps.close(self)
 
     def open(self) -> memoryview:
         """Return the file's bytes; the map is kept while it is in use."""
         self.used = True
         return self.view if self.view is not None else self.maps.open(self)
 
-    def allocate(self, end: int, smallest: int = PAGE_SIZE) -> None:
-        """Make sure that writes up to ``end`` succeed; more than asked for, so that this is rare.
+    def allocate(self, end: int, ahead: int) -> None:
+        """Make sure that writes up to ``end`` succeed, and ``ahead`` of it within reason: this should be rare.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed.
         """
         if end <= self.allocated:
             return
-        step = min(max(self.allocated, smallest), _LARGEST_ALLOCATION)
-        goal = min(max(end, self.allocated + step), self.size)
+        ahead = min(max(ahead, PAGE_SIZE), _LARGEST_ALLOCATION)
+        goal = min(max(end, self.allocated + ahead), self.size)
         try:
             self.allocate_range(self.allocated, goal)
         except StoreFull:  # a nearly full disk may have room for what is needed
@@ -149,13 +155,12 @@ class MappedFile:
 
     def clear(self, start: int) -> None:
         """Make the bytes from ``start`` on zeros, on the disk too."""
-        self.maps.close(self)
         self.maps.file_system.clear(self.path, start)
         self.written_to(start)
 
     def remove(self) -> None:
         """Delete the file; views of it stay readable."""
-        self.maps.close(self)
+        self.close()
         self.maps.file_system.remove(self.path)
 
     def __repr__(self) -> str:

@@ -6,6 +6,7 @@ the process: room must be allocated before it is written to.
 """
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -74,7 +75,7 @@ class FaultyFileSystem:
             raise FileNotFoundError(errno.ENOENT, "no such directory", str(path.parent))
         self._files[path] = _File(size)
 
-    def map(self, path: Path) -> memoryview:
+    def map(self, path: Path, ordered_to: int = 0) -> memoryview:
         return memoryview(self._files[path].content)
 
     def allocate(self, path: Path, start: int, length: int) -> None:
@@ -97,6 +98,10 @@ class FaultyFileSystem:
             self._files[path].sync(path)
         for removed in [removed for removed in self._removed if removed.parent in path.parents]:
             del self._removed[removed]
+
+    def sync_all(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            self.sync(path)
 
     def remove(self, path: Path) -> None:
         if path in self._directories:

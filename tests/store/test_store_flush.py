@@ -110,9 +110,7 @@ def test_an_idle_store_has_no_timers(disk: Disk, files: Recording, time: Virtual
 
 def test_queues_are_flushed_with_two_new_pages(disk: Disk, files: Recording, time: VirtualTime) -> None:
     """A queue's entries are synced each second when they fill pages, and all queues once a minute."""
-    store = started(
-        disk, time, mapped_file_size_consume_queue=20 * 2000, mapped_file_size_commit_log=2**20
-    )
+    store = started(disk, time, mapped_file_size_consume_queue=20 * 2000, mapped_file_size_commit_log=2**20)
     for _ in range(2 * PAGE_SIZE // 20):
         store.put(message())
     store.put(message())
@@ -295,7 +293,9 @@ def test_a_full_disk_refuses_messages_and_nothing_else(files: Recording, disk: D
     store = disk.open()
     files.free_pages = 20
     stored = 0
-    while (result := store.put(message(body=b"%d" % stored, queue_id=stored % 7, keys="k"))).status is PutStatus.OK:
+    while (
+        result := store.put(message(body=b"%d" % stored, queue_id=stored % 7, keys="k"))
+    ).status is PutStatus.OK:
         stored += 1
         assert stored < 2000
     assert result.status is PutStatus.SERVICE_NOT_AVAILABLE

@@ -1,0 +1,111 @@
+"""Many queues, few maps; and what a lock keeps out."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.store import GetStatus, MessageStore, PutStatus, StoreSettings
+from rocket_broker.store.files import OsFileSystem
+from rocket_remoting.clock import SystemClock
+from rocket_remoting.record import decode_record
+from tests.store.disk import SMALL, Disk, bodies, message, stop
+
+
+def test_no_more_files_are_mapped_than_allowed(disk: Disk) -> None:
+    """Queues that are not in use give their map up; they are mapped again when they are."""
+    store = disk.open(max_open_maps=5)
+    for number in range(200):
+        store.put(message(queue_id=number % 50, body=b"%d" % number))
+    for queue_id in range(50):
+        assert bodies(store, "orders", queue_id) == [b"%d" % number for number in range(queue_id, 200, 50)]
+
+
+def test_a_record_outlives_its_map(disk: Disk) -> None:
+    """A view of a file whose map was given up stays readable."""
+    store = disk.open(max_open_maps=2)
+    store.put(message(body=b"first"))
+    record = store.get("orders", 0, 0, 1, 999).records[0]
+    for queue_id in range(20):
+        store.put(message(queue_id=queue_id))
+    assert decode_record(record).body == b"first"
+
+
+def test_too_few_descriptors_are_lived_with(tmp_path: Path) -> None:
+    """When the process may not map another file some are given up first."""
+
+    class Scarce(OsFileSystem):
+        left = 10
+
+        def map(self, path: Path, ordered_to: int = 0) -> memoryview:
+            if not self.left:
+                self.left = 10
+                raise OSError(24, "too many open files")
+            self.left -= 1
+            return super().map(path, ordered_to)
+
+    store = MessageStore(StoreSettings(tmp_path, **SMALL), SystemClock(), Scarce())  # type: ignore[arg-type]
+    store.load()
+    for queue_id in range(100):
+        assert store.put(message(queue_id=queue_id)).status is PutStatus.OK
+    stop(store)
+
+
+def test_an_empty_store_takes_little_room(tmp_path: Path) -> None:
+    """Files are sparse: a fresh store of the default sizes, a gigabyte each, is some hundred kilobytes."""
+    store = MessageStore(StoreSettings(tmp_path), SystemClock())
+    store.load()
+    store.put(message(keys="k"))
+    blocks = sum(path.stat().st_blocks for path in tmp_path.rglob("*") if path.is_file())
+    assert blocks * 512 < 512 * 1024
+    stop(store)
+
+
+@pytest.mark.slow
+def test_ten_thousand_queues(tmp_path: Path) -> None:
+    """So many are written, read, and found again, with the descriptors a process usually has."""
+    store = MessageStore(
+        StoreSettings(tmp_path, mapped_file_size_commit_log=2**26, max_open_maps=500), SystemClock()
+    )
+    store.load()
+    for number in range(10_000):
+        assert store.put(message(f"topic{number // 4}", number % 4)).status is PutStatus.OK
+    for number in range(0, 10_000, 7):
+        assert store.get(f"topic{number // 4}", number % 4, 0, 32, 9999).status is GetStatus.FOUND
+    stop(store)
+    store = MessageStore(StoreSettings(tmp_path, mapped_file_size_commit_log=2**26), SystemClock())
+    assert store.load().queues == 10_000
+    assert store.put(message("topic2499", 3)).queue_offset == 1
+    stop(store)
+
+
+LOCKS = """
+import sys
+from pathlib import Path
+from rocket_broker.store import MessageStore, StoreLocked, StoreSettings
+from rocket_remoting.clock import SystemClock
+try:
+    MessageStore(StoreSettings(Path(sys.argv[1])), SystemClock()).load()
+except StoreLocked as e:
+    print(e)
+"""
+
+
+def test_another_process_is_kept_out(tmp_path: Path) -> None:
+    """It is told which file is locked and what to do."""
+    store = MessageStore(StoreSettings(tmp_path), SystemClock())
+    store.load()
+    other = subprocess.run(
+        [sys.executable, "-c", LOCKS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert other.stdout == (
+        f"{tmp_path / 'lock'} is locked: another broker has this store open. "
+        "Stop it, or give this one a directory of its own (storePathRootDir)\n"
+    )
+    stop(store)
