@@ -14,6 +14,7 @@
 """
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -45,6 +46,8 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from streamkit.testing.harness import Harness
 
 __all__ = ["StreamApplication"]
+
+log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 I = TypeVar("I")  # noqa: E741  # a binding interface
@@ -203,12 +206,12 @@ class StreamApplication:
         Raises:
             ApplicationError: The application does not run, or has no such binding.
         """
-        bindings = self._required_runtime().service.bindings
-        try:
-            return bindings[name_of(name)]
-        except KeyError:
-            known = ", ".join(sorted(bindings)) or "none"
-            raise ApplicationError(f"there is no binding {name_of(name)!r}; there are: {known}") from None
+        service = self._required_runtime().service
+        found = service.find(name_of(name))
+        if found is None:
+            known = ", ".join(sorted(service.bindings)) or "none"
+            raise ApplicationError(f"there is no binding {name_of(name)!r}; there are: {known}")
+        return found
 
     @property
     def bindings(self) -> "Mapping[str, Binding]":
@@ -262,7 +265,7 @@ class StreamApplication:
         try:
             await self._runtime.start()
         except BaseException:
-            await self.stop(0)
+            await self._stop_quietly()
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
@@ -274,6 +277,13 @@ class StreamApplication:
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             await runtime.stop(timeout)
+
+    async def _stop_quietly(self) -> None:
+        """Close what a start that failed had opened."""
+        try:
+            await self.stop(0)
+        except Exception:  # the start's own error is the one to see
+            log.exception("Stopping after a failed start failed")
 
     def run(self, args: Sequence[str] | None = None) -> None:
         """Start, run until SIGINT, SIGTERM or :meth:`request_stop`, and stop.

@@ -66,7 +66,7 @@ async def _as_coroutine(step: Step) -> None:
 def _install(
     loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, starting: asyncio.Future[None]
 ) -> list[signal.Signals]:
-    """Handle the signals, where the platform's loop can; elsewhere Ctrl-C raises KeyboardInterrupt."""
+    """Handle the signals, where this loop can: not on Windows, not outside the main thread."""
 
     def handle(number: signal.Signals) -> None:
         if stopping.is_set():
@@ -80,7 +80,7 @@ def _install(
     for number in _SIGNALS:
         try:
             loop.add_signal_handler(number, handle, number)
-        except (NotImplementedError, RuntimeError):
+        except (NotImplementedError, RuntimeError, ValueError):
             return installed
         installed.append(number)
     return installed

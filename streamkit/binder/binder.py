@@ -213,9 +213,12 @@ class Binder(ABC):
         name: The name settings use for this instance; the type, if only one is configured.
         consumer_properties: Model of the extended consumer settings.
         producer_properties: Model of the extended producer settings.
+        multiplexes: Whether one consumer takes all destinations of a binding: for systems where all members of
+            a group must subscribe to the same.
     """
 
     type: ClassVar[str]
+    multiplexes: ClassVar[bool] = False
     consumer_properties: ConsumerModel = ExtendedConsumerProperties
     producer_properties: ProducerModel = ExtendedProducerProperties
 

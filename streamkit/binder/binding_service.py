@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from streamkit.binder.binding import Binding, InputBinding, OutputBinding
 from streamkit.binder.factory import BindingFactory
 from streamkit.binder.registry import BinderRegistry
+from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.errors import BinderUnavailable, ConfigurationError, ConfigurationErrors
 from streamkit.events import binding_failed, notify
@@ -32,13 +33,14 @@ class BindingService:
     """Starts and stops bindings.
 
     Attributes:
-        bindings: All of them by name, those made while the application runs included.
+        bindings: Those of listeners, interfaces and settings, by name.
     """
 
     def __init__(
         self, owner: object, settings: StreamSettings, registry: BinderRegistry, factory: BindingFactory
     ) -> None:
         self.bindings: dict[str, Binding] = {}
+        self._by_uniform_name: dict[str, Binding] = {}
         self.factory = factory
         self._owner = owner
         self._settings = settings
@@ -61,6 +63,11 @@ class BindingService:
     def add(self, binding: Binding) -> None:
         """Take charge of a binding."""
         self.bindings[binding.name] = binding
+        self._by_uniform_name[uniform(binding.name)] = binding
+
+    def find(self, name: str) -> Binding | None:
+        """Return the binding of that name, in any case."""
+        return self._by_uniform_name.get(uniform(name))
 
     async def start(self) -> None:
         """Bind everything that starts by itself.
@@ -153,7 +160,7 @@ class BindingService:
             ConfigurationError: It is an input, or may not be made.
             BinderError: It cannot be bound.
         """
-        found = self.bindings.get(name)
+        found = self.find(name)
         if isinstance(found, OutputBinding) and binder is None:
             return found
         if isinstance(found, InputBinding):

@@ -13,6 +13,7 @@ class Call:
     def __init__(self, task: asyncio.Task[object], due: float) -> None:
         self.task = task
         self.due = due
+        # Set when the call is cancelled; taken back when the cancellation has come out of it.
         self.expired = False
         self.cancelling = task.cancelling()
 
@@ -41,13 +42,18 @@ class Deadlines:
         return call
 
     def end(self, call: Call) -> None:
-        """Note that the call is over."""
+        """Note that the call is over; a cancellation it swallowed is taken back."""
         self._calls.pop(call, None)
+        if call.expired:
+            call.task.uncancel()
 
     @staticmethod
     def is_timeout(call: Call) -> bool:
         """Return whether a cancellation that came out of ``call`` is ours; it is taken back then."""
-        return call.expired and call.task.uncancel() <= call.cancelling
+        if not call.expired:
+            return False
+        call.expired = False
+        return call.task.uncancel() <= call.cancelling
 
     def close(self) -> None:
         """Forget every call and drop the timer."""

@@ -143,7 +143,7 @@ class BindingFactory:
         near = get_close_matches(name, known, n=1)
         return ConfigurationError(
             f"{who} names binding {name!r}, which does not exist"
-            + (f"; did you mean {near[0]!r}?" if near else "")
+            + (f"; did you mean {near[0]!r}?" if near else ".")
             + f" Known bindings: {', '.join(known) or 'none'}. Configure it with "
             f"{PREFIX}.bindings.{name}.destination=<topic>, or declare it with enable_binding.",
             value=name,
@@ -210,7 +210,10 @@ class BindingFactory:
         delivery = extended.value.delivery()
         policy = self._policy(name, properties.consumer)
         consumers = []
-        for topic in topics_of(properties.destination or name):
+        topics = topics_of(properties.destination or name)
+        if binder.multiplexes:
+            topics = [",".join(topics)]
+        for topic in topics:
             permits = Permits(properties.consumer.concurrency)
             destination = ConsumerDestination(
                 topic,

@@ -28,13 +28,13 @@ class LifecycleCases:
         await s.send(topic, "0")
         await calls.wait(1)
         await binding.pause()
-        assert app.bindings["input"].state is BindingState.PAUSED
+        assert app.binding("input").state is BindingState.PAUSED
         await s.nothing_more()
         for number in range(1, 4):
             await s.send(topic, str(number))
         assert await calls.settled(1) == ["0"]
         await binding.resume()
-        assert app.bindings["input"].state is BindingState.RUNNING
+        assert app.binding("input").state is BindingState.RUNNING
         assert sorted(await calls.settled(4)) == ["0", "1", "2", "3"]
 
     @case
