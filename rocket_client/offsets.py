@@ -71,7 +71,9 @@ class BrokerOffsets:
         """The offset the broker has."""
         offset = await self._requests.committed_offset(queue, self._group)
         if offset is not None:
-            self._offsets[queue] = self._committed[queue] = offset
+            # Not known as committed: a broker says 0 for a young queue without keeping it, but tools that reset
+            # or compare offsets want one for every queue.
+            self._offsets[queue] = offset
         return offset
 
     async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:

@@ -9,7 +9,7 @@ from rocket_client.client import RocketClient
 from rocket_client.shared_clients import acquire, release
 from rocket_remoting import Message, RequestCode, ResponseCode
 from rocket_remoting.bodies import HeartbeatData, decode_body
-from rocket_remoting.headers import UnregisterClientRequestHeader
+from rocket_remoting.headers import PutKVConfigRequestHeader, UnregisterClientRequestHeader
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
 
@@ -224,5 +224,22 @@ def test_an_admin_shares_it_too(virtual: VirtualTime) -> None:
                 route = await admin.topic_route("orders")
                 assert len(route.publish_queues) == 2
             assert cluster.brokers[0].connections == 0
+
+    virtual.run(main())
+
+
+def test_order_configurations_go_to_every_name_server(virtual: VirtualTime) -> None:
+    """They do not tell each other."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual) as cluster:
+            async with Admin(cluster.settings(), transport=cluster.transport, clock=virtual.clock) as admin:
+                await admin.set_order_conf("orders", "a:2;b:2")
+                await admin.delete_order_conf("orders")
+            for server in cluster.name_servers:
+                put, delete = server.asked
+                assert (put.code, delete.code) == (RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG)
+                header = put.header(PutKVConfigRequestHeader)
+                assert (header.namespace, header.key, header.value) == ("ORDER_TOPIC_CONFIG", "orders", "a:2;b:2")
 
     virtual.run(main())

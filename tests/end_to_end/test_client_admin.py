@@ -1,0 +1,258 @@
+"""Administration through the bundled broker, and what brokers ask of clients on an administrator's behalf."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from rocket_client import Admin, TopicNotFoundError
+from rocket_remoting import Message, MessageQueue, RequestCode, ResponseCode, ResponseError
+from rocket_remoting.bodies import (
+    Body,
+    ConsumeMessageDirectlyResult,
+    ConsumeMessageResult,
+    ConsumerRunningInfo,
+    GetConsumerStatusBody,
+    SubscriptionGroupConfig,
+    decode_body,
+)
+from rocket_remoting.ext_fields import Header
+from rocket_remoting.headers import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+)
+from tests.end_to_end.client_stage import ClientStage, Heard, play, until
+
+B = TypeVar("B", bound=Body)
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+def administer(scene: Callable[[ClientStage, Admin], Awaitable[None]], **settings: str) -> None:
+    async def with_admin(stage: ClientStage) -> None:
+        async with stage.admin() as admin:
+            await scene(stage, admin)
+
+    play(with_admin, queues=4, **settings)
+
+
+def test_topics_are_made_and_deleted() -> None:
+    """Name servers know of both at once."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        await admin.create_topic("bills", 3, read_queues=5)
+        route = await admin.await_topic("bills", queues=3)
+        assert (len(route.publish_queues), len(route.subscribe_queues)) == (3, 5)
+        assert "bills" in await admin.topics()
+        await admin.delete_topic("bills")
+        with pytest.raises(TopicNotFoundError, match="'bills'"):
+            await admin.topic_route("bills")
+
+    administer(scene)
+
+
+def test_an_illegal_topic_is_not_asked_for() -> None:
+    """The name is checked here."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        with pytest.raises(ValueError, match="character outside"):
+            await admin.create_topic("no good")
+        with pytest.raises(ValueError, match="no master of broker-z is known; there are broker-a"):
+            await admin.create_topic("good", brokers=["broker-z"])
+
+    administer(scene)
+
+
+def test_a_topic_that_does_not_come_is_a_timeout() -> None:
+    """Waiting has an end."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        with pytest.raises(TimeoutError):
+            await admin.await_topic("never", timeout=3)
+
+    administer(scene)
+
+
+def test_stats_tell_the_span_of_each_queue_and_where_groups_are() -> None:
+    """Offsets by queue."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        heard = Heard()
+        await stage.send([b"x"] * 3, queue=0)
+        async with stage.concurrent(heard):
+            await heard.count(3)
+        await stage.send([b"x"] * 2, queue=0)
+        span = (await admin.topic_stats("orders"))[QUEUE]
+        assert (span.min_offset, span.max_offset) == (0, 5)
+        place = (await admin.consume_stats("kitchen", "orders"))[QUEUE]
+        assert (place.consumer_offset, place.broker_offset) == (3, 5)
+        assert (await admin.min_offset(QUEUE), await admin.max_offset(QUEUE)) == (0, 5)
+
+    administer(scene)
+
+
+def test_messages_are_found_by_id_and_by_key() -> None:
+    """Where the record lies, what the producer called it, and one of its keys."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        async with stage.producer() as producer:
+            result = await producer.send(Message("orders", b"coffee", keys=["table-4", "guest-2"]))
+        viewed = await admin.view_message(result.offset_msg_id)
+        by_key = await admin.query_by_key("orders", "guest-2")
+        by_unique_key = await admin.query_by_unique_key("orders", result.msg_id)
+        assert viewed.body == by_key[0].body == by_unique_key[0].body == b"coffee"
+        assert await admin.query_by_key("orders", "guest-3") == []
+
+    administer(scene)
+
+
+def test_who_is_connected_is_told() -> None:
+    """Client id, and what the group subscribes to."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        async with stage.concurrent(Heard(), tags="A") as consumer:
+            connection = await admin.consumer_connections("kitchen")
+            assert [member.client_id for member in connection.connection_set] == [consumer.client_id]
+            assert connection.subscription_table["orders"].sub_string == "A"
+        with pytest.raises(ResponseError):
+            await admin.consumer_connections("kitchen")
+
+    administer(scene)
+
+
+def test_a_group_made_by_hand_has_its_settings() -> None:
+    """Its redeliveries are the consumer's own business, its existence the broker's."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        await admin.create_group(SubscriptionGroupConfig(group_name="kitchen", retry_max_times=3))
+        heard = Heard()
+        async with stage.concurrent(heard):
+            await stage.send([b"x"])
+            await heard.count(1)
+
+    administer(scene, autoCreateSubscriptionGroup="false")
+
+
+def test_offsets_are_reset_while_the_group_is_online() -> None:
+    """Its members are told, and hear everything since that time again."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard) as consumer:
+            await stage.send([b"old"], queue=0)
+            await heard.count(1)
+            await asyncio.sleep(60)
+            moment = stage.time.clock.now_ms()
+            await asyncio.sleep(60)
+            await stage.send([b"new"], queue=0)
+            await heard.count(2)
+            await asyncio.sleep(10)
+            offsets = await admin.reset_offsets("kitchen", "orders", moment)
+            assert offsets[QUEUE] in {0, 1}
+            await until(lambda: len(heard.messages) >= 3)
+            assert heard.bodies[-1] == b"new"
+            assert QUEUE in consumer.assigned
+
+    administer(scene)
+
+
+def test_offsets_may_be_reset_forward() -> None:
+    """To the end: what waits is passed over."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        release = asyncio.Event()
+        heard = Heard(lambda message: release.wait())
+        await stage.send([b"%d" % number for number in range(100)], queue=0)
+        async with stage.concurrent(heard, concurrency=1):
+            await heard.count(1)
+            await asyncio.sleep(20)
+            await admin.reset_offsets("kitchen", "orders", -1)
+            await asyncio.sleep(1)
+            release.set()
+            await asyncio.sleep(60)
+            assert len(heard.messages) == 1
+            assert await admin.committed_offset(QUEUE, "kitchen") == 100
+            await stage.send([b"next"], queue=0)
+            await heard.count(2)
+        assert heard.bodies[-1] == b"next"
+
+    administer(scene)
+
+
+def test_a_consumer_tells_how_it_is_from_inside() -> None:
+    """Settings, subscriptions and process queues, relayed by the broker."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        release = asyncio.Event()
+        heard = Heard(lambda message: release.wait())
+        await stage.send([b"x"] * 3, queue=0)
+        async with stage.concurrent(heard) as consumer:
+            await heard.count(3)
+            header = GetConsumerRunningInfoRequestHeader(
+                consumer_group="kitchen", client_id=consumer.client_id
+            )
+            info = await ask(stage, RequestCode.GET_CONSUMER_RUNNING_INFO, header, ConsumerRunningInfo)
+            release.set()
+        assert info.properties["PROP_CONSUMEORDERLY"] == "false"
+        assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_PASSIVELY"
+        assert [subscription.topic for subscription in info.subscription_set] == ["%RETRY%kitchen", "orders"]
+        assert info.mq_table[QUEUE].cached_msg_count == 3
+
+    administer(scene)
+
+
+def test_a_consumer_tells_its_offsets() -> None:
+    """As it knows them, before they are committed."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        heard = Heard()
+        async with stage.concurrent(heard) as consumer:
+            await stage.send([b"x"] * 3, queue=0)
+            await heard.count(3)
+            header = GetConsumerStatusRequestHeader(topic="orders", group="kitchen")
+            status = await ask(
+                stage, RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, header, GetConsumerStatusBody
+            )
+            assert status.consumer_table[consumer.client_id][QUEUE] == 3
+
+    administer(scene)
+
+
+@pytest.mark.parametrize(
+    ("said", "result"),
+    [
+        (None, ConsumeMessageResult.CR_SUCCESS),
+        (ValueError("no"), ConsumeMessageResult.CR_THROW_EXCEPTION),
+    ],
+)
+def test_a_message_can_be_given_to_a_consumer_directly(said: object, result: ConsumeMessageResult) -> None:
+    """The answer tells what its listener said."""
+
+    async def scene(stage: ClientStage, admin: Admin) -> None:
+        heard = Heard(lambda message: said)
+        (sent,) = await stage.send([b"x"])
+        async with stage.concurrent(heard, tags="nothing-like-it") as consumer:
+            header = ConsumeMessageDirectlyResultRequestHeader(
+                consumer_group="kitchen",
+                client_id=consumer.client_id,
+                msg_id=sent.offset_msg_id,
+                broker_name="broker-a",
+            )
+            answer = await ask(
+                stage, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, ConsumeMessageDirectlyResult
+            )
+        assert answer.consume_result is result
+        assert heard.bodies == [b"x"]
+
+    administer(scene)
+
+
+async def ask(stage: ClientStage, code: RequestCode, header: Header, type_: type[B]) -> B:
+    """Ask the broker as mqadmin does."""
+    connection = await stage.transport.connect(stage.broker.broker_address)
+    response = await connection.invoke(code, header, timeout=10)
+    await connection.close()
+    assert response.code == ResponseCode.SUCCESS, response
+    return decode_body(response.body, type_)
