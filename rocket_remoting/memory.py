@@ -6,7 +6,6 @@ loop turn after they were written.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
 from typing import Any
 
 from rocket_remoting.address import parse_address
@@ -131,9 +130,6 @@ class _Pipe(asyncio.Transport):
             if self._size > self._high and not self._writing_paused:
                 self._writing_paused = True
                 self._protocol.pause_writing()
-
-    def writelines(self, list_of_data: "Iterable[bytes | bytearray | memoryview[Any]]") -> None:
-        self.write(b"".join(list_of_data))
 
     def _schedule(self) -> None:
         if not self._scheduled and not self.peer._reading_paused:
