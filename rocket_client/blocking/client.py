@@ -266,6 +266,7 @@ class BlockingClient:
         status = STATUS_OF_RESPONSE.get(response.code)
         if status is None:
             raise ResponseError(response.code, response.remark, address=address, request_code=outgoing.code)
+        self._routes.created(target.topic)
         stored = response.header(SendMessageResponseHeader)
         queue = MessageQueue(target.topic, target.broker_name, stored.queue_id)
         return SendResult(

@@ -39,7 +39,7 @@ class BlockingRoutes:
             NameServersUnreachableError: None answered, and the route was not known.
         """
         route = self._current(topic)
-        if route is None or route.provisional:
+        if route is None or (route.provisional and not route.subscribe_queues):
             raise TopicNotFoundError(
                 topic, "no name server knows it; create it, or send a message to it first"
             )
@@ -56,6 +56,12 @@ class BlockingRoutes:
         if not route.publish_queues:
             raise TopicNotFoundError(topic, "none of its queues can be written to")
         return route
+
+    def created(self, topic: str) -> None:
+        """Note that a message was stored: until a name server knows more, the topic has the queues foreseen."""
+        _, route = self._routes.get(topic, (0.0, None))
+        if route is not None and route.provisional:
+            route.subscribe_queues = route.publish_queues
 
     def master_address(self, topic: str, broker_name: str) -> str:
         """Where the broker's master is.
