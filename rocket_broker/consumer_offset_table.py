@@ -8,8 +8,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, decode_body, encode_body
@@ -93,7 +91,7 @@ class ConsumerOffsetTable:
         """Write ``consumerOffset.json`` if anything changed since it was last written."""
         if self._dirty:
             self._dirty = False
-            self._file.write(msgspec.json.format(self.encode(), indent=1))
+            self._file.write(self.encode())
 
     async def save_periodically(self) -> None:
         """Write the file every ``flushConsumerOffsetInterval``; runs until cancelled."""

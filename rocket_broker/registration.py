@@ -44,6 +44,11 @@ SHORTEST_PERIOD_MS = 10_000
 LONGEST_PERIOD_MS = 60_000
 UNREGISTER_TIMEOUT = 3.0
 FIRST_RETRY = 0.5
+LARGE_BODY = 64 * 1024
+BYTES_PER_SECOND = 16 * 1024 * 1024
+LONGEST_PAUSE = 1.0
+"""A registration of thousands of topics costs both ends: however quickly topics are made, those who have many tell
+of them at no more than this rate."""
 
 
 class Registration:
@@ -55,6 +60,9 @@ class Registration:
         transport: Makes the connections.
         address: Where clients reach the broker.
         ha_address: Where replicas would.
+
+    Attributes:
+        pause: Seconds to wait after a registration of so many topics.
     """
 
     def __init__(
@@ -73,6 +81,7 @@ class Registration:
         self._ha_address = ha_address
         self._links = [_Link(self, name_server) for name_server in settings.name_servers]
         self._tasks: list[asyncio.Task[None]] = []
+        self.pause = 0.0
 
     async def start(self) -> None:
         """Register everywhere; returns when each name server has answered or failed to."""
@@ -104,7 +113,10 @@ class Registration:
         if permission & (READ | WRITE) != READ | WRITE:
             wrapper = _with_permission(wrapper, permission)
         registration = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
-        return encode_register_broker_body(registration, compressed=self._settings.compressed_register)
+        body = encode_register_broker_body(registration, compressed=self._settings.compressed_register)
+        large = len(body) > LARGE_BODY
+        self.pause = min(LONGEST_PAUSE, len(body) / BYTES_PER_SECOND) if large else 0.0
+        return body
 
     async def register(self, connection: Connection) -> KVTable | None:
         """Register over the connection; return the ordered topics if the name server has any."""
@@ -194,6 +206,7 @@ class _Link:
                 retry = min(retry * 2, self._registration.period)
                 self._tell(False, str(e))
             self.tried.set()
+            await asyncio.sleep(self._registration.pause)
             await self._sleep(wait)
 
     async def unregister(self) -> None:

@@ -3,8 +3,6 @@
 import logging
 from collections.abc import Iterator, Mapping
 
-import msgspec
-
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import (
@@ -104,7 +102,7 @@ class SubscriptionGroupTable:
 
     def save(self) -> None:
         """Write ``subscriptionGroup.json``."""
-        self._file.write(msgspec.json.format(encode_body(self.wrapper(), standard_json=True), indent=1))
+        self._file.write(encode_body(self.wrapper(), standard_json=True))
 
     def _put(self, config: SubscriptionGroupConfig) -> None:
         self._configs[config.group_name] = config

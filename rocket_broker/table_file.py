@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from rocket_broker.errors import DamagedTable
 from rocket_remoting.errors import RemotingError
 
@@ -26,6 +28,9 @@ __all__ = ["TableFile"]
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+INDENT_UP_TO = 64 * 1024
+"""Bytes of JSON. A table of ten thousand topics is written at each change, and nobody reads it."""
 
 
 class TableFile:
@@ -67,7 +72,9 @@ class TableFile:
         raise DamagedTable(self.path, problems[0], problems[1])
 
     def write(self, content: bytes) -> None:
-        """Replace the file; its old content becomes the backup."""
+        """Replace the file by the JSON, indented for people while that is cheap; the old one becomes the backup."""
+        if len(content) <= INDENT_UP_TO:
+            content = msgspec.json.format(content, indent=1)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._temporary.open("wb") as file:
             file.write(content)

@@ -7,8 +7,6 @@ servers is one).
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-import msgspec
-
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
@@ -178,7 +176,7 @@ class TopicTable:
 
     def save(self) -> None:
         """Write ``topics.json``."""
-        self._file.write(msgspec.json.format(encode_body(self.wrapper()), indent=1))
+        self._file.write(encode_body(self.wrapper()))
 
     def _own_topics(self) -> dict[str, TopicConfig]:
         """Return the topics every broker has, as Apache's make them at start."""

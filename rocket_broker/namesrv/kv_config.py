@@ -58,4 +58,4 @@ class KVConfig:
 
     def _save(self) -> None:
         stored = _Stored(config_table=self._table)
-        self._file.write(msgspec.json.format(encode_body(stored), indent=1))
+        self._file.write(encode_body(stored))
