@@ -1,0 +1,421 @@
+"""Our client on Apache's own broker: what it does on the bundled one, it does here."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocket_client import (
+    Admin,
+    ClientSettings,
+    ConsumeContext,
+    ConsumeFromWhere,
+    MessageModel,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+    Reject,
+    RetryLater,
+    SendStatus,
+    Success,
+    select_by_hash,
+)
+from rocket_remoting import Message, MessageExt, MessageQueue, RequestCode, TcpTransport
+from rocket_remoting.bodies import ConsumerRunningInfo, decode_body
+from rocket_remoting.headers import GetConsumerRunningInfoRequestHeader
+from tests.end_to_end.client_stage import Heard, until
+from tests.peer.apache import ApacheBroker
+
+TAKE_OVER = 1.0
+"""Far below the 20 s after which a member rebalances without being told."""
+
+_numbers = itertools.count(1)
+
+
+class Clients:
+    """Makers of clients before one broker, with a topic and a group nobody else has."""
+
+    def __init__(self, broker: ApacheBroker, admin: Admin) -> None:
+        number = next(_numbers)
+        self.broker = broker
+        self.admin = admin
+        self.topic = f"client-topic-{number}"
+        self.group = f"client-group-{number}"
+
+    def producer(self, **settings: Any) -> Producer:
+        return Producer(f"{self.group}-p", ProducerSettings(name_servers=self.broker.name_server, **settings))
+
+    def consumer(self, topic: str = "", group: str = "", tags: str = "*", **settings: Any) -> PushConsumer:
+        settings.setdefault("consume_from_where", ConsumeFromWhere.FIRST_OFFSET)
+        consumer = PushConsumer(
+            group or self.group, PushConsumerSettings(name_servers=self.broker.name_server, **settings)
+        )
+        consumer.subscribe(topic or self.topic, tags)
+        return consumer
+
+    def concurrent(self, listener: Any, **settings: Any) -> PushConsumer:
+        consumer = self.consumer(**settings)
+        consumer.listen_concurrently(listener)
+        return consumer
+
+    def orderly(self, listener: Any, **settings: Any) -> PushConsumer:
+        consumer = self.consumer(**settings)
+        consumer.listen_orderly(listener)
+        return consumer
+
+    def dead_letters(self, heard: Heard) -> PushConsumer:
+        return self.concurrent(heard, topic=f"%DLQ%{self.group}", group=f"{self.group}-graveyard")
+
+    async def send(self, *bodies: bytes, queue: int | None = None) -> None:
+        target = None if queue is None else MessageQueue(self.topic, "broker-a", queue)
+        async with self.producer() as producer:
+            for body in bodies:
+                await producer.send(Message(self.topic, body), queue=target)
+
+    def orders_of(self, consumer: PushConsumer) -> set[int]:
+        return {queue.queue_id for queue in consumer.assigned if queue.topic == self.topic}
+
+
+def play(broker: ApacheBroker, scene: Callable[[Clients], Awaitable[None]], queues: int = 4) -> None:
+    async def main() -> None:
+        async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
+            clients = Clients(broker, admin)
+            await admin.create_topic(clients.topic, queues)
+            await admin.await_topic(clients.topic, queues=queues)
+            await scene(clients)
+
+    asyncio.run(main())
+
+
+def test_every_way_to_send_arrives(apache_broker: ApacheBroker) -> None:
+    """Synchronously, by future, one way, as a batch, to a queue, by a selector, compressed."""
+
+    async def scene(clients: Clients) -> None:
+        heard = Heard()
+        topic, queue = clients.topic, MessageQueue(clients.topic, "broker-a", 2)
+        large = b"large" * 5000
+        async with clients.producer() as producer, clients.concurrent(heard):
+            sync = await producer.send(
+                Message(topic, b"sync", tags="T", keys=["k1", "k2"], properties={"table": "4"})
+            )
+            assert (sync.status, sync.message_queue.broker_name) == (SendStatus.SEND_OK, "broker-a")
+            await producer.send_async(Message(topic, b"async"))
+            await producer.send_oneway(Message(topic, b"oneway"))
+            await producer.send_batch([Message(topic, b"batch 1"), Message(topic, b"batch 2")])
+            assert (await producer.send(Message(topic, b"queue"), queue=queue)).message_queue == queue
+            chosen = [
+                (
+                    await producer.send(Message(topic, b"hash"), selector=select_by_hash, argument="N1")
+                ).message_queue
+                for _ in range(2)
+            ]
+            assert chosen[0] == chosen[1]
+            await producer.send(Message(topic, large))
+            await heard.count(9, patience=20)
+        expected = [b"sync", b"async", b"oneway", b"batch 1", b"batch 2", b"queue", b"hash", b"hash", large]
+        assert sorted(heard.bodies) == sorted(expected)
+        first = next(message for message in heard.messages if message.body == b"sync")
+        assert (first.tags, first.keys, first.properties["table"]) == ("T", "k1 k2", "4")
+        assert first.msg_id == sync.msg_id
+        assert {"CLUSTER", "MIN_OFFSET", "MAX_OFFSET"} <= first.properties.keys()
+
+    play(apache_broker, scene)
+
+
+def test_many_sends_share_a_connection(apache_broker: ApacheBroker) -> None:
+    """Two thousand at once, and each is heard once."""
+
+    async def scene(clients: Clients) -> None:
+        heard = Heard()
+        sent = [b"%d" % number for number in range(2000)]
+        async with (
+            clients.producer(send_timeout=timedelta(seconds=20)) as producer,
+            clients.concurrent(heard),
+        ):
+            await asyncio.gather(*(producer.send_async(Message(clients.topic, body)) for body in sent))
+            await heard.count(2000, patience=20)
+        assert sorted(heard.bodies) == sorted(sent)
+
+    play(apache_broker, scene)
+
+
+def test_a_new_topic_is_made_by_its_first_message(apache_broker: ApacheBroker) -> None:
+    """By the default topic's route; the consumer that waits for it finds it."""
+
+    async def scene(clients: Clients) -> None:
+        heard = Heard()
+        topic = f"{clients.topic}-new"
+        async with clients.producer() as producer, clients.concurrent(heard, topic=topic):
+            await producer.send(Message(topic, b"x"))
+            await heard.count(1, patience=20)
+
+    play(apache_broker, scene)
+
+
+def test_tags_select(apache_broker: ApacheBroker) -> None:
+    """``Aa`` and ``BB`` have one hash code, which is all the broker looks at."""
+
+    async def scene(clients: Clients) -> None:
+        heard, queue = Heard(), MessageQueue(clients.topic, "broker-a", 0)
+        async with clients.producer() as producer, clients.concurrent(heard, tags="Aa || C"):
+            for tag in ("BB", "Aa", "D", "C"):
+                await producer.send(
+                    Message(clients.topic, tag.encode(), tags=tag),
+                    queue=MessageQueue(clients.topic, "broker-a", 0),
+                )
+            await heard.count(2, patience=20)
+        assert heard.bodies == [b"Aa", b"C"]
+
+    play(apache_broker, scene)
+
+
+def test_a_failure_is_delivered_again_and_buried(apache_broker: ApacheBroker) -> None:
+    """As often as the setting says, under its own topic and id; the dead letter tells why."""
+
+    async def scene(clients: Clients) -> None:
+        heard, dead = Heard(lambda message: ValueError("no such dish")), Heard()
+        async with clients.concurrent(heard, max_reconsume_times=2), clients.dead_letters(dead):
+            await clients.send(b"bad")
+            await dead.count(1, patience=30)
+            await asyncio.sleep(1.5)
+        assert [message.reconsume_times for message in heard.messages] == [0, 1, 2]
+        assert {message.topic for message in heard.messages} == {clients.topic}
+        assert {message.msg_id for message in [*heard.messages, *dead.messages]} == {heard.messages[0].msg_id}
+        letter = dead.messages[0]
+        assert letter.reconsume_times == 3
+        assert letter.properties["RETRY_TOPIC"] == clients.topic
+        assert letter.properties["ORIGIN_MESSAGE_ID"] == heard.messages[0].offset_message_id
+        assert letter.properties["FAILURE_MESSAGE"] == "no such dish"
+
+    play(apache_broker, scene)
+
+
+def test_rejected_and_delayed(apache_broker: ApacheBroker) -> None:
+    """One is a dead letter at once, the other comes again after its delay level."""
+
+    async def scene(clients: Clients) -> None:
+        def say(message: MessageExt) -> object:
+            if message.body == b"bad":
+                return Reject("not edible")
+            return RetryLater(2) if message.reconsume_times == 0 else Success()
+
+        heard, dead = Heard(say), Heard()
+        async with clients.concurrent(heard), clients.dead_letters(dead):
+            await clients.send(b"bad", b"later")
+            await heard.count(3, patience=20)
+            await dead.count(1, patience=20)
+        later = [time for time, body in zip(heard.times, heard.bodies, strict=True) if body == b"later"]
+        assert 1.9 < later[1] - later[0] < 4
+        assert (dead.bodies, dead.messages[0].properties["FAILURE_MESSAGE"]) == ([b"bad"], "not edible")
+
+    play(apache_broker, scene)
+
+
+def test_order_is_kept_and_a_failure_holds_its_queue(apache_broker: ApacheBroker) -> None:
+    """Tried again in place, then buried; the queue goes on."""
+
+    async def scene(clients: Clients) -> None:
+        heard, dead = Heard(lambda message: ValueError("no") if message.body == b"bad" else None), Heard()
+        settings: dict[str, Any] = {
+            "max_reconsume_times": 2,
+            "suspend_current_queue_time": timedelta(milliseconds=50),
+        }
+        await clients.send(b"0", b"bad", b"1", b"2", queue=0)
+        async with clients.orderly(heard, **settings), clients.dead_letters(dead):
+            await heard.count(6, patience=20)
+            await dead.count(1, patience=20)
+        assert heard.bodies == [b"0", b"bad", b"bad", b"bad", b"1", b"2"]
+        assert dead.messages[0].properties["RETRY_TOPIC"] == clients.topic
+
+    play(apache_broker, scene)
+
+
+def test_two_members_share_and_one_takes_over(apache_broker: ApacheBroker) -> None:
+    """Half the queues each; one leaves, and the other has all of them well within a second."""
+
+    async def scene(clients: Clients) -> None:
+        heard = Heard()
+        async with clients.concurrent(heard) as stays, clients.producer() as producer:
+            leaves = clients.concurrent(heard)
+            await leaves.start()
+            await until(
+                lambda: clients.orders_of(stays) | clients.orders_of(leaves) == {0, 1, 2, 3}, seconds=10
+            )
+            await until(
+                lambda: len(clients.orders_of(stays)) == len(clients.orders_of(leaves)) == 2, seconds=10
+            )
+            await asyncio.gather(
+                *(producer.send(Message(clients.topic, b"%d" % number)) for number in range(100))
+            )
+            await heard.count(100, patience=20)
+            await leaves.shutdown()
+            begun = asyncio.get_running_loop().time()
+            await until(lambda: clients.orders_of(stays) == {0, 1, 2, 3}, seconds=10)
+            assert asyncio.get_running_loop().time() - begun < TAKE_OVER
+        assert sorted(heard.bodies) == sorted(b"%d" % number for number in range(100))
+
+    play(apache_broker, scene)
+
+
+def test_orderly_members_hand_their_queues_over(apache_broker: ApacheBroker) -> None:
+    """Locked by the one, then by the other; nothing out of order."""
+
+    async def scene(clients: Clients) -> None:
+        seen: dict[int, list[int]] = {number: [] for number in range(4)}
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            await asyncio.sleep(0.005)
+            seen[context.message_queue.queue_id].extend(message.queue_offset for message in messages)
+
+        await clients.send(*(b"%d" % number for number in range(200)))
+        async with clients.orderly(listen):
+            await until(lambda: sum(map(len, seen.values())) > 20, seconds=20)
+            async with clients.orderly(listen) as second:
+                await until(lambda: len(clients.orders_of(second)) == 2, seconds=20)
+                await until(lambda: all(len(set(offsets)) == 50 for offsets in seen.values()), seconds=20)
+        for offsets in seen.values():
+            assert list(dict.fromkeys(offsets)) == list(range(50))
+
+    play(apache_broker, scene)
+
+
+def test_committed_offsets_are_where_the_next_member_begins(apache_broker: ApacheBroker) -> None:
+    """Nothing twice, nothing missed."""
+
+    async def scene(clients: Clients) -> None:
+        first, second = Heard(), Heard()
+        await clients.send(b"1", b"2", queue=1)
+        async with clients.concurrent(first):
+            await first.count(2, patience=20)
+        await clients.send(b"3", queue=1)
+        async with clients.concurrent(second):
+            await second.count(1, patience=20)
+        assert (first.bodies, second.bodies) == ([b"1", b"2"], [b"3"])
+        assert (
+            await clients.admin.committed_offset(MessageQueue(clients.topic, "broker-a", 1), clients.group)
+            == 3
+        )
+
+    play(apache_broker, scene)
+
+
+def test_broadcasting_reaches_every_member(apache_broker: ApacheBroker, tmp_path: Path) -> None:
+    """Each hears everything; the one that comes back goes on where it was."""
+
+    async def scene(clients: Clients) -> None:
+        one, two, again = Heard(), Heard(), Heard()
+        settings: dict[str, Any] = {
+            "message_model": MessageModel.BROADCASTING,
+            "local_offset_store_dir": tmp_path,
+        }
+        async with (
+            clients.concurrent(one, instance_name="one", **settings),
+            clients.concurrent(two, instance_name="two", **settings),
+        ):
+            await clients.send(b"a", b"b", b"c", queue=0)
+            await one.count(3, patience=20)
+            await two.count(3, patience=20)
+        await clients.send(b"d", queue=0)
+        async with clients.concurrent(again, instance_name="one", **settings):
+            await again.count(1, patience=20)
+        assert (one.bodies, two.bodies, again.bodies) == ([b"a", b"b", b"c"], [b"a", b"b", b"c"], [b"d"])
+
+    play(apache_broker, scene)
+
+
+def test_queues_added_to_a_live_topic_are_picked_up(apache_broker: ApacheBroker) -> None:
+    """By the next refresh of routes, here every second."""
+
+    async def scene(clients: Clients) -> None:
+        heard = Heard()
+        often: dict[str, Any] = {"poll_name_server_interval": timedelta(seconds=1)}
+        async with clients.concurrent(heard, **often) as consumer, clients.producer(**often) as producer:
+            await producer.send(Message(clients.topic, b"x"))
+            await clients.admin.create_topic(clients.topic, 8)
+            await until(lambda: len(clients.orders_of(consumer)) == 8, seconds=20)
+            await producer.send(
+                Message(clients.topic, b"y"), queue=MessageQueue(clients.topic, "broker-a", 7)
+            )
+            await heard.count(2, patience=20)
+
+    play(apache_broker, scene)
+
+
+def test_an_order_configuration_fixes_where_producers_send(apache_broker: ApacheBroker) -> None:
+    """The name server puts it into the route."""
+
+    async def scene(clients: Clients) -> None:
+        await clients.admin.set_order_conf(clients.topic, "broker-a:2")
+        async with clients.producer(instance_name="a client of its own, with no route yet") as producer:
+            assert [queue.queue_id for queue in await producer.publish_queues(clients.topic)] == [0, 1]
+            assert (await producer.send(Message(clients.topic, b"x"))).message_queue.queue_id in {0, 1}
+        await clients.admin.delete_order_conf(clients.topic)
+
+    play(apache_broker, scene)
+
+
+def test_administration(apache_broker: ApacheBroker) -> None:
+    """Spans, places, messages by id and by key, resets while the group is online, its inside."""
+
+    async def scene(clients: Clients) -> None:
+        heard = Heard()
+        admin, queue = clients.admin, MessageQueue(clients.topic, "broker-a", 0)
+        async with (
+            clients.producer() as producer,
+            clients.concurrent(heard, broker_suspend_max_time=timedelta(seconds=1)) as consumer,
+        ):
+            result = await producer.send(Message(clients.topic, b"coffee", keys="table-4"), queue=queue)
+            await heard.count(1, patience=20)
+            assert (await admin.topic_stats(clients.topic))[queue].max_offset == 1
+            assert (await admin.view_message(result.offset_msg_id)).body == b"coffee"
+            found: list[MessageExt] = []
+            while not found:  # the index is built a moment later
+                found = await admin.query_by_key(clients.topic, "table-4")
+                await asyncio.sleep(0.05)
+            assert found[0].msg_id == result.msg_id
+            assert (await admin.query_by_unique_key(clients.topic, result.msg_id))[0].body == b"coffee"
+            info = await running_info(clients, consumer)
+            assert queue in info.mq_table
+            assert clients.topic in {subscription.topic for subscription in info.subscription_set}
+            await consumer._offsets.persist(consumer.assigned, wait=True)
+            await admin.reset_offsets(clients.group, clients.topic, 0)
+            await heard.count(2, patience=20)
+            connection = await admin.consumer_connections(clients.group)
+            assert [member.client_id for member in connection.connection_set] == [consumer.client_id]
+
+    play(apache_broker, scene)
+
+
+async def running_info(clients: Clients, consumer: PushConsumer) -> ConsumerRunningInfo:
+    connection = await TcpTransport().connect(clients.broker.address)
+    header = GetConsumerRunningInfoRequestHeader(consumer_group=clients.group, client_id=consumer.client_id)
+    response = await connection.invoke(RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=10)
+    await connection.close()
+    return decode_body(response.body, ConsumerRunningInfo)
+
+
+@pytest.mark.slow
+def test_with_the_name_server_gone_traffic_goes_on(
+    apache_broker_factory: Callable[..., ApacheBroker], apache_broker: ApacheBroker
+) -> None:
+    """Running producers and consumers have their routes; members still take over from each other."""
+
+    async def scene(clients: Clients) -> None:
+        heard = Heard()
+        async with clients.concurrent(heard) as stays, clients.producer() as producer:
+            leaves = clients.concurrent(heard)
+            await leaves.start()
+            await producer.send(Message(clients.topic, b"0"))
+            await asyncio.to_thread(clients.broker.stop_name_server)
+            for number in range(1, 20):
+                await producer.send(Message(clients.topic, b"%d" % number))
+            await heard.count(20, patience=20)
+            await leaves.shutdown()
+            await until(lambda: clients.orders_of(stays) == {0, 1, 2, 3}, seconds=5)
+
+    play(apache_broker_factory(apache_broker.version), scene)
