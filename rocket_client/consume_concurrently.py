@@ -298,10 +298,14 @@ class ConcurrentConsumption:
             if message in process_queue:
                 self._settle(process_queue, [message])
 
-    async def stop(self, timeout: float) -> None:
-        """Start no more calls, and wait that long for those under way; then they are cancelled."""
+    def close(self) -> None:
+        """Start no more calls. A call that is cancelled from now on leaves its messages unsettled."""
         self._stopped = True
         self._work.clear()
+
+    async def stop(self, timeout: float) -> None:
+        """Start no more calls, and wait that long for those under way; then they are cancelled."""
+        self.close()
         deadline = self._loop.time() + timeout
         if self._cleaner is not None:
             await cancel([self._cleaner])

@@ -214,9 +214,13 @@ class OrderlyConsumption:
         if offset != NOTHING_TO_COMMIT and not process_queue.dropped:
             self._offsets.update(process_queue.message_queue, offset)
 
+    def close(self) -> None:
+        """Start no more calls. A call that is cancelled from now on leaves its messages unsettled."""
+        self._stopped = True
+
     async def stop(self, timeout: float) -> None:
         """Start no more calls, and wait that long for those under way; then they are cancelled."""
-        self._stopped = True
+        self.close()
         calling = [driver.task for queue, driver in self._drivers.items() if queue.calls]
         await cancel([driver.task for queue, driver in self._drivers.items() if not queue.calls])
         if calling:

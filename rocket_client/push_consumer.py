@@ -278,6 +278,7 @@ class PushConsumer:
         """
         if not self._life.end():
             return
+        self._consumption.close()
         patience = self.settings.await_termination.total_seconds() if timeout is None else timeout
         self._client.routes.changed.remove(self._route_changed)
         if self._lock_renewal is not None:

@@ -39,9 +39,10 @@ comes again first. Otherwise it may call the receiver for any number of messages
 permits are inside the receiver, held only while a handler runs, so that a message waiting for its next
 attempt blocks nobody. A binder bounds what it has in flight by its own means (a flow-control window).
 
-**Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching at once, waits up to ``timeout`` seconds for
-calls in flight, carries out their settlements, commits and leaves the group; calls that are left are
-cancelled, their messages stay unsettled and are delivered again to whoever comes next.
+**Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching at once, before it first waits for anything, waits
+up to ``timeout`` seconds for calls in flight, carries out their settlements, commits and leaves the group; calls
+that are left are cancelled. The receiver raises ``CancelledError`` to messages that no handler has begun with. What
+was cancelled stays unsettled and is delivered again to whoever comes next.
 """
 
 from abc import ABC, abstractmethod
@@ -170,7 +171,9 @@ class ConsumerBinding(ABC):
 
     @abstractmethod
     async def pause(self) -> None:
-        """Deliver nothing more until :meth:`resume`; the place in the group is kept.
+        """Fetch nothing more until :meth:`resume`; the place in the group is kept.
+
+        The receiver lets no handler start meanwhile, so what was fetched already waits in its calls.
 
         Only called on binders with :attr:`Capability.PAUSE`.
         """

@@ -187,6 +187,7 @@ class InputBinding(Binding):
         """Bind; messages arrive from now on. What was bound before a failure stays bound."""
         binder = await self.binder.get()
         for destination, receiver in self._consumers:
+            destination.permits.grant()
             if destination.name not in self._bound:
                 self._bound[destination.name] = await binder.bind_consumer(destination, receiver)
         self._created("consumer")
@@ -194,7 +195,12 @@ class InputBinding(Binding):
     async def stop(self, timeout: float = 30.0) -> None:
         """Unbind; calls in flight get ``timeout`` seconds."""
         bound, self._bound = self._bound, {}
-        await asyncio.gather(*(consumer.stop(timeout) for consumer in bound.values()))
+        stopping = [asyncio.create_task(consumer.stop(timeout)) for consumer in bound.values()]
+        await asyncio.sleep(0)
+        # The consumers start no more calls now; what they have fetched and nobody handles yet stays unsettled.
+        for destination, _ in self._consumers:
+            destination.permits.close()
+        await asyncio.gather(*stopping)
         for _, receiver in self._consumers:
             receiver.close()
         if bound:
@@ -212,6 +218,9 @@ class InputBinding(Binding):
                 f"binding {self.name!r} cannot be paused: binder {self.binder.binder.name!r} can only "
                 f"{describe(offered)}"
             )
+        # What the binder has fetched already waits for a permit.
+        for destination, _ in self._consumers:
+            destination.permits.withhold()
         for consumer in self._bound.values():
             await consumer.pause()
         self._changed()
@@ -220,4 +229,6 @@ class InputBinding(Binding):
         """Receive again."""
         for consumer in self._bound.values():
             await consumer.resume()
+        for destination, _ in self._consumers:
+            destination.permits.grant()
         self._changed()

@@ -1,4 +1,4 @@
-"""Permits: how many handlers of one binding may be at work at once."""
+"""Permits: how many handlers of one binding may be at work at once, and whether any may start."""
 
 from asyncio import CancelledError, Future, get_running_loop
 from collections import deque
@@ -8,27 +8,39 @@ __all__ = ["Permits"]
 
 
 class Permits:
-    """A fair semaphore that tells when a permit is free and nobody waits for it.
+    """A fair semaphore that can be withheld, and tells when a permit is free and nobody waits for it.
 
     A binder that fetches message by message may watch ``free`` and ``on_free``, so that it takes no more
     messages than handlers can start; others ignore them.
 
     Attributes:
-        free: Permits that nobody holds.
         on_free: Called, on the loop, when a permit has become free and nobody took it.
     """
 
-    __slots__ = ("_waiters", "free", "on_free")
+    __slots__ = ("_closed", "_free", "_waiters", "_withheld", "on_free")
 
     def __init__(self, count: int) -> None:
-        self.free = count
         self.on_free: Callable[[], None] | None = None
+        self._free = count
+        self._withheld = False
+        self._closed = False
         self._waiters: deque[Future[None]] = deque()
 
+    @property
+    def free(self) -> int:
+        """Permits that can be had now."""
+        return 0 if self._withheld else self._free
+
     async def acquire(self) -> None:
-        """Take a permit; waits in line for one."""
-        if self.free > 0 and not self._waiters:
-            self.free -= 1
+        """Take a permit; waits in line for one.
+
+        Raises:
+            CancelledError: Permits are closed; nothing may start any more.
+        """
+        if self._closed:
+            raise CancelledError
+        if self._free > 0 and not self._waiters and not self._withheld:
+            self._free -= 1
             return
         waiter: Future[None] = get_running_loop().create_future()
         self._waiters.append(waiter)
@@ -37,17 +49,35 @@ class Permits:
         except CancelledError:
             if waiter.done() and not waiter.cancelled():
                 self.release()  # the permit was handed over in the moment of the cancellation
-            else:
+            elif waiter in self._waiters:
                 self._waiters.remove(waiter)
             raise
 
     def release(self) -> None:
-        """Give a permit back; the first in line has it at once."""
+        """Give a permit back; the first in line has it at once, unless permits are withheld."""
+        self._free += 1
+        self._hand_out()
+
+    def withhold(self) -> None:
+        """Let nobody have a permit until :meth:`grant`; those who have one keep it."""
+        self._withheld = True
+
+    def close(self) -> None:
+        """Cancel everybody who waits for a permit, or asks for one until :meth:`grant`."""
+        self._withheld = self._closed = True
         while self._waiters:
+            self._waiters.popleft().cancel()
+
+    def grant(self) -> None:
+        """Let permits be had again."""
+        self._withheld = self._closed = False
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._free > 0 and self._waiters and not self._withheld:
             waiter = self._waiters.popleft()
             if not waiter.done():
+                self._free -= 1
                 waiter.set_result(None)
-                return
-        self.free += 1
-        if self.on_free is not None:
+        if self.free > 0 and self.on_free is not None:
             self.on_free()
