@@ -60,6 +60,20 @@ DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
 DEFAULT_BROKER_PORT: Final = 10911
 DEFAULT_QUEUES: Final = 4
 
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.ORDER,
+        Capability.DELAY_LEVEL,
+        Capability.TAG,
+        Capability.DEAD_LETTER,
+        Capability.BROADCAST,
+        Capability.PAUSE,
+        Capability.PARTITION,
+        Capability.REDELIVERY,
+        Capability.DURABLE_GROUP,
+    }
+)
+
 _PREFIX: Final = "spring.cloud.stream.rocketmq.binder"
 _PROBE_TIMEOUT: Final = 1.0
 
@@ -90,6 +104,7 @@ class RocketBinder(Binder):
     """Channels on RocketMQ: the bundled broker, or a cluster of Apache's."""
 
     type: ClassVar[str] = "rocketmq"
+    multiplexes: ClassVar[bool] = True
     consumer_properties = RocketConsumerProperties
     producer_properties = RocketProducerProperties
 
@@ -192,19 +207,7 @@ class RocketBinder(Binder):
 
     def capabilities(self) -> frozenset[Capability]:
         """What every RocketMQ does for this client."""
-        return frozenset(
-            {
-                Capability.ORDER,
-                Capability.DELAY_LEVEL,
-                Capability.TAG,
-                Capability.DEAD_LETTER,
-                Capability.BROADCAST,
-                Capability.PAUSE,
-                Capability.PARTITION,
-                Capability.REDELIVERY,
-                Capability.DURABLE_GROUP,
-            }
-        )
+        return CAPABILITIES
 
     def dead_letter_destination(self, destination: str, group: str) -> str:
         """`%DLQ%group`."""
@@ -324,7 +327,7 @@ class RocketBinder(Binder):
                 f"bindings {first[2]!r} and {destination.binding!r} are both in group {group!r}, but one subscribes to "
                 f"{first[0]!r} with tags {first[1]!r}, the other to {subscription[0]!r} with tags {subscription[1]!r}. "
                 "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
-                "give each of the bindings a group of its own.",
+                "give each of the bindings a group of its own, or list all topics in one binding's destination.",
                 key=f"spring.cloud.stream.bindings.{destination.binding}.group",
                 value=group,
             )
@@ -375,6 +378,7 @@ class RocketBinder(Binder):
             pull_threshold_size_for_topic=push.pull_threshold_size_for_topic,
             consume_concurrently_max_span=extended.consume_max_span,
             pull_time_delay_when_exception=extended.pull_time_delay_mills_when_exception,
+            local_offset_store_dir=Path(binder.offset_store) if binder.offset_store else None,
         )
 
     def _require_admin(self) -> Admin:

@@ -3,7 +3,8 @@
     streamkit_tags, streamkit_key, streamkit_delay   TAGS, KEYS, DELAY        (RocketMQ's own)
     id, timestamp, contentType                       the same names, as text
     any other header                                 its own name; what is not text as JSON, its Java class
-                                                     in `spring_json_header_types`
+                                                     in `spring_json_header_types`; so is empty text, which
+                                                     RocketMQ drops otherwise
     rocketmq_TOPIC, rocketmq_QUEUE_ID, ...           what the broker said, on received messages only
 
 That is what the first generation of Spring Cloud Alibaba's binder writes and reads (its `JacksonRocketMQHeaderMapper`),
@@ -84,7 +85,7 @@ def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
     for name, value in headers.items():
         if name in properties or name in _SKIPPED or value is None or name.startswith(ROCKETMQ_PREFIX):
             continue
-        if isinstance(value, str):
+        if isinstance(value, str) and value:
             text = value
         elif name == portable.CONTENT_TYPE:
             text = str(value)
@@ -108,10 +109,10 @@ def _to_json(name: str, value: object) -> tuple[str, str]:
 
 
 def _java_type(value: object) -> str:
+    if isinstance(value, (str, datetime, Enum)):
+        return "java.lang.String"
     if type(value) is int:
         return "java.lang.Integer" if value in _INT32 else "java.lang.Long"
-    if isinstance(value, (datetime, Enum)):
-        return "java.lang.String"
     return _JAVA_TYPES.get(type(value), "java.util.LinkedHashMap")
 
 

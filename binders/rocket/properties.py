@@ -118,6 +118,8 @@ class RocketBinderProperties(BaseModel):
     """The group of producers that name none; unset: their destination."""
     unit_name: str | None = None
     """Appended to the client id."""
+    offset_store: str | None = None
+    """Where broadcasting consumers keep their offsets; unset: `~/.rocketmq_offsets`, as Apache's client does."""
     vip_channel_enabled: bool = False
     """Send through the broker's second port, its port minus 2."""
     access_key: Annotated[str | None, Rejected(_NOT_YET_SIGNED)] = None

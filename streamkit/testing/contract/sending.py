@@ -150,7 +150,7 @@ class SendingCases:
     async def test_the_bridge_binds_destinations_as_they_are_needed(self, s: Scenario) -> None:
         """A name nobody configured is a destination; the least recently used bindings are unbound."""
         topics = [await s.topic(f"topic{number}") for number in range(3)]
-        recorders = [await s.record(topic, s.name("group")) for topic in topics]
+        recorders = [await s.record(topic, s.name(f"group-of-{topic}")) for topic in topics]
         app = await s.start(s.app({f"{PREFIX}.dynamic-destination-cache-size": 2}))
         for _ in range(2):
             for topic in topics:

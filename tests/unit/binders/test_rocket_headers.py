@@ -13,7 +13,7 @@ from rocket_remoting.properties import decode_properties, encode_properties
 from streamkit.messaging import headers as portable
 from streamkit.messaging.headers import MessageHeaders
 
-TEXT = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=("Cs",)), min_size=1)
+TEXT = st.text(st.characters(blacklist_characters="\x01\x02", blacklist_categories=("Cs",)))
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = (
     TEXT

@@ -1,0 +1,19 @@
+"""The RocketMQ binder keeps the contract on Apache's own brokers."""
+
+from pathlib import Path
+
+import pytest
+
+from streamkit.testing.contract import BinderContract
+from tests.contract.rocket_environment import RocketEnvironment
+from tests.peer.apache import ApacheBroker
+from tests.peer.stage import DELAY_LEVELS
+
+
+@pytest.mark.slow
+class TestApacheBroker(BinderContract):
+    """Every case that does not take hours, with short delay levels."""
+
+    @pytest.fixture
+    def environment(self, apache_broker: ApacheBroker, tmp_path: Path) -> RocketEnvironment:
+        return RocketEnvironment(apache_broker.name_server, tmp_path / "offsets", DELAY_LEVELS)
