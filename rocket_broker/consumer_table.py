@@ -6,6 +6,7 @@ members want different things, which loses messages silently: each broker filter
 by the subscription that was told last.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -136,6 +137,7 @@ class ConsumerTable:
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
         self._groups: dict[str, ConsumerGroup] = {}
+        self._changed: dict[ConsumerGroup, None] = {}
         self.notify_enabled: Callable[[], bool] = lambda: True
 
     def get(self, group: str) -> ConsumerGroup | None:
@@ -191,12 +193,20 @@ class ConsumerTable:
         return {name for name, group in self._groups.items() if topic in group.subscriptions}
 
     def _tell(self, group: ConsumerGroup) -> None:
-        if not (group.notify and self.notify_enabled()):
-            return
-        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
-        for member in group.members():
-            if not member.connection.is_closed:
-                member.connection.invoke_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+        """Tell the members once the present turn of the loop is over: once, however many came and went in it."""
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._tell_changed)
+        self._changed[group] = None
+
+    def _tell_changed(self) -> None:
+        changed, self._changed = self._changed, {}
+        for group in changed:
+            if not (group.notify and self.notify_enabled()):
+                continue
+            header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group.name)
+            for member in group.members():
+                if not member.connection.is_closed:
+                    member.connection.invoke_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups

@@ -29,6 +29,7 @@ from rocket_remoting.headers import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
     UnregisterClientRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
 )
 from tests.end_to_end.raw_client import RawClient, with_broker
 
@@ -159,9 +160,7 @@ def test_offsets_are_committed_and_asked_for() -> None:
     with_broker(scene)
 
 
-def _commit_header(offset: int):  # type: ignore[no-untyped-def]
-    from rocket_remoting.headers import UpdateConsumerOffsetRequestHeader
-
+def _commit_header(offset: int) -> UpdateConsumerOffsetRequestHeader:
     return UpdateConsumerOffsetRequestHeader(
         consumer_group="g", topic="orders", queue_id=0, commit_offset=offset
     )

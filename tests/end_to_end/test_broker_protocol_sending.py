@@ -8,7 +8,11 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import Message
 from rocket_remoting.batch import encode_batch
 from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.headers import SendMessageRequestHeader, SendMessageResponseHeader
+from rocket_remoting.headers import (
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
 from rocket_remoting.message_id import parse_offset_id
 from rocket_remoting.sys_flag import TRANSACTION_PREPARED
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
@@ -153,7 +157,7 @@ def test_malformed_properties_are_taken_as_far_as_they_can_be_read(text: str) ->
     with_broker(scene)
 
 
-def _with_text(text: str):  # type: ignore[no-untyped-def]
+def _with_text(text: str) -> SendMessageRequestHeaderV2:
     header = send_header("orders")
     header.properties = text
     return header

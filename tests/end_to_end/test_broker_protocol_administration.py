@@ -1,0 +1,529 @@
+"""What mqadmin and consoles ask of a broker, over connections."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting import MemoryTransport, MessageQueue
+from rocket_remoting.bodies import (
+    ConsumerConnection,
+    ConsumeStats,
+    ConsumeStatsList,
+    GetConsumerStatusBody,
+    GroupList,
+    KVTable,
+    ProducerConnection,
+    ProducerTableInfo,
+    QueryConsumeQueueResponseBody,
+    QueryConsumeTimeSpanBody,
+    ResetOffsetBody,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicStatsTable,
+    decode_body,
+    encode_body,
+)
+from rocket_remoting.codes import RequestCode as Code
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import (
+    CloneGroupOffsetRequestHeader,
+    ConsumeMessageDirectlyResultRequestHeader,
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    GetSubscriptionGroupConfigRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryMessageRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+    QueryTopicsByConsumerRequestHeader,
+    ResetOffsetRequestHeader,
+    ViewMessageRequestHeader,
+)
+from rocket_remoting.record import decode_records
+from tests.end_to_end.raw_client import RawClient, with_broker
+
+Q0 = MessageQueue("orders", "broker-a", 0)
+
+
+def topic_header(**changes: Any) -> CreateTopicRequestHeader:
+    """Return the wish for a topic of two queues."""
+    values: dict[str, Any] = {
+        "topic": "orders",
+        "default_topic": "TBW102",
+        "read_queue_nums": 2,
+        "write_queue_nums": 2,
+        "perm": 6,
+        "topic_filter_type": "SINGLE_TAG",
+    }
+    return CreateTopicRequestHeader(**values | changes)
+
+
+async def answering(embedded: EmbeddedBroker, answer: Any) -> RawClient:
+    """Return a consumer that answers what the broker asks."""
+    transport = embedded.broker.transport
+    assert isinstance(transport, MemoryTransport)
+    return await RawClient.connect(transport, embedded.broker_address, answer=answer)
+
+
+def test_a_topic_is_made_changed_and_looked_at() -> None:
+    """One topic alone (5.x), or all of them."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.ask_ok(Code.UPDATE_AND_CREATE_TOPIC, topic_header())
+        wider = topic_header(read_queue_nums=8, write_queue_nums=8, attributes="+message.type=FIFO")
+        await client.ask_ok(Code.UPDATE_AND_CREATE_TOPIC, wider)
+        config = await client.fetch(
+            Code.GET_TOPIC_CONFIG, TopicConfig, GetTopicConfigRequestHeader(topic="orders")
+        )
+        assert (config.read_queue_nums, config.attributes) == (8, {"message.type": "FIFO"})
+        table = await client.fetch(Code.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper)
+        assert table.topic_config_table["orders"] == config
+        assert table.data_version.counter >= 2
+        await client.send(queue_id=7)
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"topic": "TBW102"},
+        {"topic": "no good"},
+        {"topic": ""},
+        {"read_queue_nums": -1},
+        {"write_queue_nums": 2**31 - 1},
+        {"perm": 1024},
+        {"topic_filter_type": "MANY"},
+        {"attributes": "+queue.type=BatchCQ"},
+        {"attributes": "nonsense"},
+    ],
+)
+def test_a_topic_that_makes_no_sense_is_refused(changes: dict[str, Any]) -> None:
+    """The broker's own, illegal names, absurd numbers, attributes that are not served."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        before = dict(embedded.broker.topics.configs())
+        answer = await client.ask(Code.UPDATE_AND_CREATE_TOPIC, topic_header(**changes))
+        assert answer.code != ResponseCode.SUCCESS
+        assert answer.remark
+        assert embedded.broker.topics.configs() == before
+
+    with_broker(scene)
+
+
+def test_a_deleted_topic_is_gone_with_its_messages_and_offsets() -> None:
+    """Made again, it begins anew."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.commit(1)
+        await client.ask_ok(Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="orders"))
+        assert (await client.pull()).code == ResponseCode.TOPIC_NOT_EXIST
+        await client.send(body=b"new")
+        assert [m.body for m in await client.messages()] == [b"new"]
+        assert await client.committed() is None
+        own = await client.ask(
+            Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="SCHEDULE_TOPIC_XXXX")
+        )
+        assert own.code == ResponseCode.SYSTEM_ERROR
+
+    with_broker(scene)
+
+
+def test_topic_stats_tell_each_queue_s_span() -> None:
+    """First and last offset and when it last grew; nothing for an empty one."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders", queues=2)
+        await client.send()
+        header = GetTopicStatsInfoRequestHeader(topic="orders")
+        table = (await client.fetch(Code.GET_TOPIC_STATS_INFO, TopicStatsTable, header)).offset_table
+        assert (table[Q0].min_offset, table[Q0].max_offset) == (0, 1)
+        assert table[Q0].last_update_timestamp > 0
+        assert table[MessageQueue("orders", "broker-a", 1)].last_update_timestamp == 0
+        unknown = await client.ask(Code.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader(topic="unknown"))
+        assert unknown.code == ResponseCode.TOPIC_NOT_EXIST
+
+    with_broker(scene)
+
+
+def test_the_broker_names_its_own_topics() -> None:
+    """Those of every broker, of its cluster, and its own name."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        topics = (await client.fetch(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, TopicList)).topic_list
+        assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "DefaultCluster", "broker-a"} <= topics
+
+    with_broker(scene)
+
+
+def test_a_group_is_made_changed_and_deleted() -> None:
+    """Its offsets go with it when that is asked for, by either version's name."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        config = SubscriptionGroupConfig(group_name="g", retry_max_times=3)
+        await client.ask_ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
+        header = GetSubscriptionGroupConfigRequestHeader(group="g")
+        assert (
+            await client.fetch(Code.GET_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupConfig, header) == config
+        )
+        table = await client.fetch(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper)
+        assert table.subscription_group_table["g"] == config
+        for flag in ("remove_offset", "clean_offset"):
+            await client.commit(1)
+            delete = DeleteSubscriptionGroupRequestHeader(group_name="g", **{flag: True})
+            await client.ask_ok(Code.DELETE_SUBSCRIPTIONGROUP, delete)
+            assert await client.committed() is None
+        assert (await client.ask(Code.GET_SUBSCRIPTIONGROUP_CONFIG, header)).code == (
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        )
+        illegal = encode_body(SubscriptionGroupConfig(group_name="no good"))
+        assert (await client.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, illegal)).code != 0
+
+    with_broker(scene)
+
+
+def test_connections_of_consumers_and_producers_are_listed() -> None:
+    """With what each is subscribed to, and since when it was heard of."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat("me", consumers={"g": {"orders": "A"}}, producers=("p",))
+        await asyncio.sleep(5)
+        header = GetConsumerConnectionListRequestHeader(consumer_group="g")
+        consumers = await client.fetch(Code.GET_CONSUMER_CONNECTION_LIST, ConsumerConnection, header)
+        assert [c.client_id for c in consumers.connection_set] == ["me"]
+        assert consumers.subscription_table["orders"].sub_string == "A"
+        assert consumers.message_model == "CLUSTERING"
+        producers = await client.fetch(
+            Code.GET_PRODUCER_CONNECTION_LIST,
+            ProducerConnection,
+            GetProducerConnectionListRequestHeader(producer_group="p"),
+        )
+        assert producers.connection_set == consumers.connection_set
+        (info,) = (await client.fetch(Code.GET_ALL_PRODUCER_INFO, ProducerTableInfo)).data["p"]
+        assert embedded.broker.clock.now_ms() - info.last_update_timestamp == pytest.approx(5000, abs=50)
+        for code, unknown in (
+            (Code.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader(consumer_group="x")),
+            (Code.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader(producer_group="x")),
+        ):
+            assert (await client.ask(code, unknown)).code in (206, 1)
+
+    with_broker(scene)
+
+
+def test_consume_stats_tell_how_far_a_group_is() -> None:
+    """In one topic, in all of its topics, and for all groups together."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for _ in range(3):
+            await client.send()
+        await client.commit(2)
+        for topic in (None, "orders"):
+            header = GetConsumeStatsRequestHeader(consumer_group="g", topic=topic)
+            offset = (await client.fetch(Code.GET_CONSUME_STATS, ConsumeStats, header)).offset_table[Q0]
+            assert (offset.broker_offset, offset.consumer_offset) == (3, 2)
+            assert offset.last_timestamp > 0
+        header = GetConsumeStatsInBrokerHeader(is_order=False)
+        everybody = await client.fetch(Code.GET_BROKER_CONSUME_STATS, ConsumeStatsList, header)
+        assert everybody.total_diff == 1
+        assert everybody.broker_addr == embedded.broker_address
+
+    with_broker(scene)
+
+
+def test_who_consumes_a_topic_and_what_a_group_consumes() -> None:
+    """Live groups by their subscriptions, others by their offsets."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.heartbeat(consumers={"live": {"orders": "*"}})
+        await client.commit(1, group="gone")
+        groups = await client.fetch(
+            Code.QUERY_TOPIC_CONSUME_BY_WHO, GroupList, QueryTopicConsumeByWhoRequestHeader(topic="orders")
+        )
+        assert groups.group_list == {"live", "gone"}
+        topics = await client.fetch(
+            Code.QUERY_TOPICS_BY_CONSUMER, TopicList, QueryTopicsByConsumerRequestHeader(group="gone")
+        )
+        assert topics.topic_list == {"orders"}
+
+    with_broker(scene)
+
+
+def test_a_time_span_tells_how_late_a_group_is() -> None:
+    """From its oldest message that it has not consumed."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        await client.send()
+        await asyncio.sleep(10)
+        await client.send()
+        await client.commit(1)
+        await asyncio.sleep(5)
+        header = QueryConsumeTimeSpanRequestHeader(topic="orders", group="g")
+        (span,) = (
+            await client.fetch(Code.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanBody, header)
+        ).consume_time_span_set
+        assert span.max_time_stamp - span.min_time_stamp == pytest.approx(10_000, abs=50)
+        assert span.consume_time_stamp == span.min_time_stamp
+        assert span.delay_time == pytest.approx(5_000, abs=50)
+
+    with_broker(scene)
+
+
+def test_one_group_is_given_another_s_offsets() -> None:
+    """In all its topics, or in one."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.commit(1)
+        header = CloneGroupOffsetRequestHeader(src_group="g", dest_group="h", offline=True)
+        await client.ask_ok(Code.CLONE_GROUP_OFFSET, header)
+        assert await client.committed(group="h") == 1
+
+    with_broker(scene)
+
+
+def test_messages_are_found_by_key_by_unique_key_and_by_offset() -> None:
+    """Whole records; what is not there is answered as such."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for n in range(3):
+            await client.send(body=b"%d" % n, properties={"KEYS": f"all k{n}", "UNIQ_KEY": f"U{n}"})
+        for key, bodies in (("all", [b"0", b"1", b"2"]), ("k1", [b"1"]), ("U2", [b"2"])):
+            header = QueryMessageRequestHeader(
+                topic="orders", key=key, max_num=10, begin_timestamp=0, end_timestamp=2**60
+            )
+            assert (
+                sorted(m.body for m in decode_records((await client.ask_ok(Code.QUERY_MESSAGE, header)).body))
+                == bodies
+            )
+        nothing = QueryMessageRequestHeader(
+            topic="orders", key="x", max_num=1, begin_timestamp=0, end_timestamp=1
+        )
+        assert (await client.ask(Code.QUERY_MESSAGE, nothing)).code == ResponseCode.QUERY_NOT_FOUND
+        message = (await client.messages())[1]
+        header = ViewMessageRequestHeader(offset=message.commit_log_offset)
+        (viewed,) = decode_records((await client.ask_ok(Code.VIEW_MESSAGE_BY_ID, header)).body)
+        assert viewed == message
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("offset", [1, -1, 10**12, 2**63 - 1])
+def test_an_offset_that_no_message_has_is_not_viewed(offset: int) -> None:
+    """Nothing but whole records leaves the broker."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        answer = await client.ask(Code.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset))
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+
+    with_broker(scene)
+
+
+def test_a_consume_queue_is_shown_with_what_a_group_s_filter_says() -> None:
+    """Entry by entry."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for tag in "AB":
+            await client.send(properties={"TAGS": tag})
+        await client.heartbeat(consumers={"g": {"orders": "B"}})
+        header = QueryConsumeQueueRequestHeader(
+            topic="orders", queue_id=0, index=0, count=10, consumer_group="g"
+        )
+        body = await client.fetch(Code.QUERY_CONSUME_QUEUE, QueryConsumeQueueResponseBody, header)
+        assert [(entry.tags_code, entry.eval) for entry in body.queue_data] == [(65, False), (66, True)]
+        assert (body.min_queue_index, body.max_queue_index) == (0, 2)
+
+    with_broker(scene)
+
+
+def test_runtime_information_has_what_the_tools_read() -> None:
+    """Rates as three numbers, for 10 s, 1 min and 10 min; both spellings of the transfer rate."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await asyncio.sleep(700)
+        for _ in range(20):
+            await client.send(properties={"DELAY": "18"})
+            await asyncio.sleep(1)
+        table = (await client.fetch(Code.GET_BROKER_RUNTIME_INFO, KVTable)).table
+        rates = [float(rate) for rate in table["putTps"].split()]
+        assert rates == [
+            pytest.approx(1, abs=0.5),
+            pytest.approx(20 / 60, abs=0.15),
+            pytest.approx(20 / 600, abs=0.01),
+        ]
+        assert table["getTransferedTps"] == table["getTransferredTps"] == "0.0 0.0 0.0"
+        assert table["scheduleMessageOffset_18"] == "0,20"
+        assert int(table["commitLogMaxOffset"]) > 0
+        assert int(table["earliestMessageTimeStamp"]) > 0
+        assert table["brokerVersionDesc"] == "V4_9_7"
+        assert table["msgPutTotalTodayNow"] == "20"
+
+    with_broker(scene)
+
+
+def test_offset_tables_are_shown_as_they_are() -> None:
+    """Consumer and delay offsets, as a replica would ask for them."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"DELAY": "1"})
+        await client.commit(7)
+        await asyncio.sleep(2)
+        offsets = json.loads((await client.ask_ok(Code.GET_ALL_CONSUMER_OFFSET)).body)
+        assert offsets == {"offsetTable": {"orders@g": {"0": 7}}}
+        delays = json.loads((await client.ask_ok(Code.GET_ALL_DELAY_OFFSET)).body)
+        assert delays == {"offsetTable": {"1": 1}}
+
+    with_broker(scene)
+
+
+def test_resetting_offsets_tells_live_members_where_to_go_on() -> None:
+    """Each gets the offsets of that time; the answer has them too."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        for _ in range(3):
+            await client.send()
+            await asyncio.sleep(10)
+        await client.commit(3)
+        await client.heartbeat(consumers={"g": {"orders": "*"}})
+        stamp = (await client.messages())[1].store_timestamp
+        header = ResetOffsetRequestHeader(topic="orders", group="g", timestamp=stamp, is_force=False)
+        answer = await client.ask_ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        assert decode_body(answer.body, ResetOffsetBody).offset_table == {Q0: 1}
+        await asyncio.sleep(0.1)
+        told = client.pushed[-1]
+        assert told.code == Code.RESET_CONSUMER_CLIENT_OFFSET
+        assert decode_body(told.body, ResetOffsetBody).offset_table == {Q0: 1}
+        to_the_end = ResetOffsetRequestHeader(topic="orders", group="g", timestamp=-1, is_force=True)
+        answer = await client.ask_ok(Code.INVOKE_BROKER_TO_RESET_OFFSET, to_the_end)
+        assert decode_body(answer.body, ResetOffsetBody).offset_table == {Q0: 3}
+
+    with_broker(scene)
+
+
+def test_nothing_is_reset_without_a_topic_an_offset_or_a_member() -> None:
+    """Code 206 makes tools set the offsets themselves."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        async def reset(topic: str, group: str) -> int:
+            header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=0, is_force=True)
+            return (await client.ask(Code.INVOKE_BROKER_TO_RESET_OFFSET, header)).code
+
+        await client.create_topic("orders")
+        assert await reset("unknown", "g") == ResponseCode.SYSTEM_ERROR
+        assert await reset("orders", "g") == ResponseCode.SYSTEM_ERROR
+        await client.commit(0)
+        assert await reset("orders", "g") == ResponseCode.CONSUMER_NOT_ONLINE
+
+    with_broker(scene)
+
+
+def test_a_member_s_offsets_are_asked_through_the_broker() -> None:
+    """By client id; a member that does not answer is left out."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != Code.GET_CONSUMER_STATUS_FROM_CLIENT:
+            return None
+        return RemotingCommand.response(
+            request, body=encode_body(GetConsumerStatusBody(message_queue_table={Q0: 5}))
+        )
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        consumer = await answering(embedded, answer)
+        await consumer.heartbeat("talks", consumers={"g": {"orders": "*"}})
+        await client.heartbeat("silent", consumers={"g": {"orders": "*"}})
+        header = GetConsumerStatusRequestHeader(topic="orders", group="g")
+        body = await client.fetch(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusBody, header)
+        assert body.consumer_table == {"talks": {Q0: 5}}
+        nobody = GetConsumerStatusRequestHeader(topic="orders", group="g", client_addr="unknown")
+        assert (await client.ask(Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, nobody)).code == 1
+        await consumer.connection.close()
+
+    with_broker(scene)
+
+
+def test_a_consumer_s_inside_is_shown_as_it_answers() -> None:
+    """Body and code are passed on; silence becomes a timeout, absence an error."""
+
+    def answer(request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != Code.GET_CONSUMER_RUNNING_INFO:
+            return None
+        assert request.ext_fields["clientId"] == "me"
+        return RemotingCommand.response(request, body=b'{"properties":{}}')
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        consumer = await answering(embedded, answer)
+        await consumer.heartbeat("me", consumers={"g": {"orders": "*"}})
+        await client.heartbeat("silent", consumers={"g": {"orders": "*"}})
+        results = {}
+        for who in ("me", "silent", "unknown"):
+            header = GetConsumerRunningInfoRequestHeader(consumer_group="g", client_id=who)
+            response = await client.ask(Code.GET_CONSUMER_RUNNING_INFO, header)
+            results[who] = (response.code, response.body)
+        assert results["me"] == (0, b'{"properties":{}}')
+        assert results["silent"][0] == ResponseCode.CONSUME_MSG_TIMEOUT
+        assert results["unknown"][0] == ResponseCode.SYSTEM_ERROR
+        await consumer.connection.close()
+
+    with_broker(scene)
+
+
+def test_one_message_is_handed_to_one_consumer() -> None:
+    """The broker adds the record and its own name."""
+    got: list[RemotingCommand] = []
+
+    def answer(request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != Code.CONSUME_MESSAGE_DIRECTLY:
+            return None
+        got.append(request)
+        return RemotingCommand.response(request, body=b'{"consumeResult":"CR_SUCCESS"}')
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        consumer = await answering(embedded, answer)
+        await consumer.heartbeat("me", consumers={"g": {"orders": "*"}})
+        sent = await client.send(body=b"again")
+        header = ConsumeMessageDirectlyResultRequestHeader(
+            consumer_group="g", client_id="me", msg_id=sent.msg_id
+        )
+        response = await client.ask_ok(Code.CONSUME_MESSAGE_DIRECTLY, header)
+        assert json.loads(response.body) == {"consumeResult": "CR_SUCCESS"}
+        assert got[0].ext_fields["brokerName"] == "broker-a"
+        assert [m.body for m in decode_records(got[0].body)] == [b"again"]
+        header.msg_id = "garbage"
+        assert (await client.ask(Code.CONSUME_MESSAGE_DIRECTLY, header)).code == ResponseCode.SYSTEM_ERROR
+        await consumer.connection.close()
+
+    with_broker(scene)
+
+
+def test_queues_of_forgotten_topics_are_deleted_on_request() -> None:
+    """CLEAN_UNUSED_TOPIC: what is in the store and not in the table."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send("kept")
+        await client.send("forgotten")
+        embedded.broker.topics.delete("forgotten")
+        await client.ask_ok(Code.CLEAN_UNUSED_TOPIC)
+        assert set(embedded.broker.store.topics_with_queues()) == {"kept"}
+
+    with_broker(scene)
