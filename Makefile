@@ -23,7 +23,7 @@ demo: $(STAMP) ## Stream 336,776 flights through the bundled broker and check th
 	@$(BIN)/python -m samples.flights $(ARGS)
 
 test: $(STAMP) ## Run the tests; what this machine cannot run is skipped with a reason
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## What CI runs: lint, types, import rules, tests, peers, the installed wheel
 	@.ci/check
