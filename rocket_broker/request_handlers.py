@@ -142,6 +142,7 @@ class RequestHandlers:
             Code.QUERY_CONSUME_QUEUE: messages.consume_queue,
             # Topics
             Code.UPDATE_AND_CREATE_TOPIC: topic.update,
+            Code.UPDATE_AND_CREATE_TOPIC_LIST: topic.update_all,
             Code.DELETE_TOPIC_IN_BROKER: topic.delete,
             Code.CLEAN_UNUSED_TOPIC: topic.delete_unused,
             Code.GET_ALL_TOPIC_CONFIG: topic.all_configs,
@@ -153,6 +154,7 @@ class RequestHandlers:
             Code.QUERY_CONSUME_TIME_SPAN: topic.time_span,
             # Groups
             Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
+            Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_all,
             Code.DELETE_SUBSCRIPTIONGROUP: group.delete,
             Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: group.all_configs,
             Code.GET_SUBSCRIPTIONGROUP_CONFIG: group.config,

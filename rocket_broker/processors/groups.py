@@ -1,4 +1,4 @@
-"""Requests 200, 201, 203, 204, 207, 208, 314, 317, 328 and 352: make, list, measure and delete groups."""
+"""Requests 200, 201, 203, 204, 207, 208, 225, 314, 317, 328 and 352: make, list, measure and delete groups."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,7 @@ from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.loop_time import loop_time
+from rocket_broker.processors.topics import MAX_QUEUES
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal, check_group_name
 from rocket_broker.store.message_store import MessageStore
@@ -22,6 +23,7 @@ from rocket_remoting.bodies import (
     ProducerTableInfo,
     QuerySubscriptionResponseBody,
     SubscriptionGroupConfig,
+    SubscriptionGroupList,
     decode_body,
     encode_body,
 )
@@ -73,8 +75,17 @@ class GroupsProcessor:
     def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200)."""
         config = decode_body(command.body, SubscriptionGroupConfig)
-        check_group_name(config.group_name)
+        _check(config)
         self._groups.update(config)
+        return RemotingCommand.response(command)
+
+    def update_all(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): several groups, all or none."""
+        configs = decode_body(command.body, SubscriptionGroupList).group_config_list
+        for config in configs:
+            _check(config)
+        for config in configs:
+            self._groups.update(config)
         return RemotingCommand.response(command)
 
     def delete(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -216,3 +227,17 @@ def _connections(members: Iterable[ClientChannel]) -> list[ConnectionBody]:
         )
         for member in members
     ]
+
+
+def _check(config: SubscriptionGroupConfig) -> None:
+    """Return when the group may be made so.
+
+    Raises:
+        Refusal: Its name or its number of retry queues is not possible.
+    """
+    check_group_name(config.group_name)
+    if config.retry_queue_nums > MAX_QUEUES:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"a group has at most {MAX_QUEUES} retry queues, not {config.retry_queue_nums}",
+        )

@@ -51,8 +51,9 @@ class MessagesProcessor:
         )
         if not records:
             raise Refusal(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        timestamp, offset = self._store.index_end
         answer = QueryMessageResponseHeader(
-            index_last_update_timestamp=0, index_last_update_phyoffset=self._store.max_commit_log_offset
+            index_last_update_timestamp=timestamp, index_last_update_phyoffset=offset
         )
         return RemotingCommand.response(command, header=answer, parts=records)
 

@@ -1,4 +1,4 @@
-"""Requests 17, 21, 202, 215, 300, 303, 305, 316, 343 and 351: make, list, measure and delete topics."""
+"""Requests 17, 18, 21, 202, 215, 300, 303, 305, 316, 343 and 351: make, list, measure and delete topics."""
 
 from functools import partial
 
@@ -8,6 +8,7 @@ from rocket_broker.refusal import Refusal, check_topic_name
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import (
+    CreateTopicListRequestBody,
     GroupList,
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
@@ -16,6 +17,7 @@ from rocket_remoting.bodies import (
     TopicList,
     TopicOffset,
     TopicStatsTable,
+    decode_body,
     encode_body,
 )
 from rocket_remoting.clock import Clock
@@ -66,27 +68,28 @@ class TopicsProcessor:
     def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UPDATE_AND_CREATE_TOPIC (17)."""
         header = command.header(CreateTopicRequestHeader)
-        self._check_own(header.topic)
-        queues = (header.read_queue_nums, header.write_queue_nums)
-        if not all(0 <= number <= MAX_QUEUES for number in queues):
-            raise Refusal(
-                ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUES} queues, not {queues}"
-            )
-        if header.perm & ~_PERMISSIONS:
-            raise Refusal(ResponseCode.INVALID_PARAMETER, f"{header.perm} is no permission: 2 W, 4 R, 6 RW")
         known = self._topics.get(header.topic)
-        self._topics.update(
-            TopicConfig(
-                topic_name=header.topic,
-                read_queue_nums=header.read_queue_nums,
-                write_queue_nums=header.write_queue_nums,
-                perm=header.perm,
-                topic_filter_type=_filter_type(header.topic_filter_type),
-                topic_sys_flag=header.topic_sys_flag or 0,
-                order=known is not None and known.order,
-                attributes=_attributes(header.attributes, known.attributes if known is not None else {}),
-            )
+        config = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=_filter_type(header.topic_filter_type),
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=known is not None and known.order,
+            attributes=_attributes(header.attributes, known.attributes if known is not None else {}),
         )
+        self._check(config)
+        self._topics.update(config)
+        return RemotingCommand.response(command)
+
+    def update_all(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """UPDATE_AND_CREATE_TOPIC_LIST (18): several topics, all or none."""
+        configs = decode_body(command.body, CreateTopicListRequestBody).topic_config_list
+        for config in configs:
+            self._check(config)
+        for config in configs:
+            self._topics.update(config)
         return RemotingCommand.response(command)
 
     def delete(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -180,6 +183,21 @@ class TopicsProcessor:
         if config is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         return config
+
+    def _check(self, config: TopicConfig) -> None:
+        """Return when the topic may be made so.
+
+        Raises:
+            Refusal: Its name, its number of queues or its permission is not possible.
+        """
+        self._check_own(config.topic_name)
+        queues = (config.read_queue_nums, config.write_queue_nums)
+        if not all(0 <= number <= MAX_QUEUES for number in queues):
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {MAX_QUEUES} queues, not {queues}"
+            )
+        if config.perm & ~_PERMISSIONS:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, f"{config.perm} is no permission: 2 W, 4 R, 6 RW")
 
     def _check_own(self, topic: str) -> None:
         """Return when the topic is one that users make and delete.

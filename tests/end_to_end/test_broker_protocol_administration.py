@@ -12,6 +12,7 @@ from rocket_remoting.bodies import (
     ConsumerConnection,
     ConsumeStats,
     ConsumeStatsList,
+    CreateTopicListRequestBody,
     GetConsumerStatusBody,
     GroupList,
     KVTable,
@@ -21,6 +22,7 @@ from rocket_remoting.bodies import (
     QueryConsumeTimeSpanBody,
     ResetOffsetBody,
     SubscriptionGroupConfig,
+    SubscriptionGroupList,
     SubscriptionGroupWrapper,
     TopicConfig,
     TopicConfigSerializeWrapper,
@@ -127,6 +129,25 @@ def test_a_topic_that_makes_no_sense_is_refused(changes: dict[str, Any]) -> None
     with_broker(scene)
 
 
+def test_several_topics_and_groups_are_made_at_once() -> None:
+    """5.x: all of them, or none when one makes no sense."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        topics = [TopicConfig(topic_name=name, read_queue_nums=1, write_queue_nums=1) for name in ("a", "b")]
+        body = CreateTopicListRequestBody(topic_config_list=topics)
+        await client.ask_ok(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, body)
+        assert {"a", "b"} <= set(embedded.broker.topics)
+        bad = [TopicConfig(topic_name="c"), TopicConfig(topic_name="no good")]
+        body = CreateTopicListRequestBody(topic_config_list=bad)
+        assert (await client.ask(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, body)).code != ResponseCode.SUCCESS
+        assert "c" not in embedded.broker.topics
+        groups = SubscriptionGroupList(group_config_list=[SubscriptionGroupConfig(group_name="g")])
+        await client.ask_ok(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, None, groups)
+        assert "g" in embedded.broker.groups
+
+    with_broker(scene)
+
+
 def test_a_deleted_topic_is_gone_with_its_messages_and_offsets() -> None:
     """Made again, it begins anew."""
 
@@ -194,8 +215,12 @@ def test_a_group_is_made_changed_and_deleted() -> None:
         assert (await client.ask(Code.GET_SUBSCRIPTIONGROUP_CONFIG, header)).code == (
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
         )
-        illegal = encode_body(SubscriptionGroupConfig(group_name="no good"))
-        assert (await client.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, illegal)).code != 0
+        for absurd in (
+            SubscriptionGroupConfig(group_name="no good"),
+            SubscriptionGroupConfig(group_name="g", retry_queue_nums=2**31 - 1),
+        ):
+            answer = await client.ask(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(absurd))
+            assert answer.code != ResponseCode.SUCCESS
 
     with_broker(scene)
 
@@ -278,9 +303,8 @@ def test_a_time_span_tells_how_late_a_group_is() -> None:
         await client.commit(1)
         await asyncio.sleep(5)
         header = QueryConsumeTimeSpanRequestHeader(topic="orders", group="g")
-        (span,) = (
-            await client.fetch(Code.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanBody, header)
-        ).consume_time_span_set
+        body = await client.fetch(Code.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanBody, header)
+        (span,) = body.consume_time_span_set
         assert span.max_time_stamp - span.min_time_stamp == pytest.approx(10_000, abs=50)
         assert span.consume_time_stamp == span.min_time_stamp
         assert span.delay_time == pytest.approx(5_000, abs=50)
@@ -311,10 +335,8 @@ def test_messages_are_found_by_key_by_unique_key_and_by_offset() -> None:
             header = QueryMessageRequestHeader(
                 topic="orders", key=key, max_num=10, begin_timestamp=0, end_timestamp=2**60
             )
-            assert (
-                sorted(m.body for m in decode_records((await client.ask_ok(Code.QUERY_MESSAGE, header)).body))
-                == bodies
-            )
+            found = decode_records((await client.ask_ok(Code.QUERY_MESSAGE, header)).body)
+            assert sorted(message.body for message in found) == bodies
         nothing = QueryMessageRequestHeader(
             topic="orders", key="x", max_num=1, begin_timestamp=0, end_timestamp=1
         )
