@@ -1,0 +1,87 @@
+"""Which binder serves a binding."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from streamkit.application import StreamApplication
+from streamkit.binder.registry import BinderRegistry, BinderTypes
+from streamkit.clock import SystemClock
+from streamkit.config.environment import Environment
+from streamkit.config.settings import StreamSettings
+from streamkit.errors import ConfigurationError
+
+
+def registry(**settings: str) -> BinderRegistry:
+    """Binders of an application with these settings below `spring.cloud.stream`."""
+    table = {f"spring.cloud.stream.{key.replace('__', '.')}": value for key, value in settings.items()}
+    environment = Environment.load(config_location="optional:/none", variables={}, overrides=table)
+    types = BinderTypes()
+    return BinderRegistry(
+        types, environment, StreamSettings.load(environment, types.names), SystemClock(), "test"
+    )
+
+
+def test_without_any_setting_the_default_is_rocketmq() -> None:
+    """Memory serves only those who name it."""
+    assert registry().get(None).type == "rocketmq"
+
+
+def test_the_default_binder_can_be_named() -> None:
+    """By its type, where none is configured."""
+    assert registry(default_binder="inmemory").get(None).type == "inmemory"
+
+
+def test_one_name_is_one_binder() -> None:
+    """Bindings share it."""
+    binders = registry(default_binder="inmemory")
+    assert binders.get(None) is binders.get("inmemory")
+
+
+def test_several_of_one_kind_each_see_their_own_environment() -> None:
+    """binders.<name>.environment is stronger than the application's settings, for that binder only."""
+    own = "binders__east__environment__spring__cloud__stream__inmemory__binder__stands_in_for"
+    binders = registry(
+        binders__east__type="inmemory",
+        binders__west__type="inmemory",
+        inmemory__binder__stands_in_for="rocketmq",
+        **{own: "inmemory"},
+    )
+    assert binders.get("east").extended_type == "inmemory"
+    assert binders.get("west").extended_type == "rocketmq"
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "text"),
+    [
+        ({"binders__a__type": "inmemory", "binders__b__type": "inmemory"}, None, "default-binder"),
+        ({"binders__east__type": "inmemory"}, "eest", "Did you mean 'east'"),
+        ({"default_binder": "rocketmk"}, None, "Did you mean 'rocketmq'"),
+        ({"binders__east__type": "inmemry"}, "east", "no binder type 'inmemry'.*Did you mean 'inmemory'"),
+        (
+            {"binders__east__type": "inmemory", "binders__east__default_candidate": "false"},
+            None,
+            "no binder can be the default",
+        ),
+    ],
+)
+def test_what_cannot_be_found_says_what_there_is(
+    settings: Mapping[str, str], name: str | None, text: str
+) -> None:
+    """An ambiguous default, an unknown binder, an unknown type."""
+    with pytest.raises(ConfigurationError, match=text):
+        registry(**settings).get(name)
+
+
+def test_a_binder_s_wrong_settings_are_told_with_those_of_bindings() -> None:
+    """Everything wrong is one report, each with its key."""
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            "spring.cloud.stream.default-binder": "inmemory",
+            "spring.cloud.stream.inmemory.binder.partitions": "none",
+            "spring.cloud.stream.output-bindings": "a",
+        },
+    )
+    with pytest.raises(ConfigurationError, match=r"inmemory\.binder\.partitions=none"), app:
+        pass

@@ -1,0 +1,61 @@
+"""Error channels: who hears of a failure, and whether that settles it."""
+
+import asyncio
+import logging
+
+import pytest
+
+from streamkit.binder.error_channels import ErrorChannels, log_error
+from streamkit.errors import MessagingError
+from streamkit.messaging.message import ErrorMessage
+
+
+def failure(text: str = "broken") -> ErrorMessage:
+    """What error channels carry."""
+    return ErrorMessage(MessagingError(text))
+
+
+def test_a_subscriber_of_the_binding_s_channel_handles_the_error() -> None:
+    """And the global channel hears of it all the same."""
+    channels = ErrorChannels()
+    heard: list[str] = []
+    channels.everything.unsubscribe(log_error)
+    channels.everything.subscribe(lambda message: heard.append("everything"))
+    channels.channel("a.g.errors").subscribe(lambda message: heard.append("binding"))
+    assert asyncio.run(channels.publish("a.g.errors", failure()))
+    assert not asyncio.run(channels.publish("b.g.errors", failure()))
+    assert heard == ["binding", "everything", "everything"]
+
+
+def test_a_failing_subscriber_handles_nothing() -> None:
+    """What it raised is raised, after everybody else was told."""
+    channels = ErrorChannels()
+    heard: list[object] = []
+    channels.everything.subscribe(heard.append)
+
+    def fail(message: object) -> None:
+        raise ValueError("me too")
+
+    channels.channel("a.g.errors").subscribe(fail)
+    with pytest.raises(MessagingError, match="me too"):
+        asyncio.run(channels.publish("a.g.errors", failure()))
+    assert len(heard) == 1
+
+
+def test_a_failing_observer_hides_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A subscriber of errorChannel that raises is logged."""
+    channels = ErrorChannels()
+
+    def fail(message: object) -> None:
+        raise ValueError("observer")
+
+    channels.everything.subscribe(fail)
+    assert not asyncio.run(channels.publish("a.g.errors", failure()))
+    assert "A subscriber of errorChannel failed" in caplog.text
+
+
+def test_errors_are_logged_with_their_cause(caplog: pytest.LogCaptureFixture) -> None:
+    """The channel's own subscriber logs what nobody took off it."""
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(ErrorChannels().publish("a.g.errors", failure("the reason")))
+    assert "the reason" in caplog.text

@@ -1,0 +1,60 @@
+"""Which partition a key goes to: as Java decides."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamkit.binder.partitioning import Partitioner, explicit_partition, java_hash, partition_of
+from streamkit.errors import MessageDeliveryError
+from streamkit.messaging.message import Message
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("N14228", -2015042201),
+        ("polygenelubricants", -(2**31)),
+        ("😀", 1772899),
+        ("Grüße", 69215351),
+        (42, 42),
+        (-1, -1),
+        (2**40, 256),
+        (-(2**40), -256),
+        (True, 1231),
+        (False, 1237),
+    ],
+)
+def test_hashes_are_java_s(key: object, expected: int) -> None:
+    """The values of `hashCode()` in Java."""
+    assert java_hash(key) == expected
+
+
+def test_the_hash_without_a_positive_counterpart_counts_as_zero() -> None:
+    """|Integer.MIN_VALUE| is negative in Java, and 0 for the binder."""
+    assert partition_of("polygenelubricants", 7) == 0
+
+
+@given(st.text(), st.integers(1, 1000))
+def test_every_key_has_a_partition(key: str, count: int) -> None:
+    """Between 0 and the number of partitions."""
+    assert 0 <= partition_of(key, count) < count
+
+
+def test_the_override_wins_and_a_missing_key_is_an_error() -> None:
+    """Header scst_partitionOverride is the partition, whatever the key."""
+    partitioner = Partitioner(lambda message: message.headers.get("key"))
+    assert partitioner.partition(Message("x", {"key": "a"}), 4) == 97 % 4
+    assert partitioner.partition(Message("x", {"scst_partitionOverride": "3"}), 4) == 3
+    with pytest.raises(MessageDeliveryError, match="partition key"):
+        partitioner.partition(Message("x"), 4)
+
+
+def test_a_partition_header_must_be_a_number() -> None:
+    """Anything else is the sender's mistake."""
+    assert explicit_partition(Message("x")) is None
+    assert explicit_partition(Message("x", {"scst_partition": 2})) == 2
+    with pytest.raises(MessageDeliveryError, match="must be the number of a partition"):
+        explicit_partition(Message("x", {"scst_partition": "two"}))

@@ -1,0 +1,210 @@
+"""The receiver: what it answers a binder."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
+from streamkit.binder.attempts import BackOff, RetryPolicy
+from streamkit.binder.delivery import Delivery
+from streamkit.binder.permits import Permits
+from streamkit.binder.receiving import MessageReceiver
+from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
+from streamkit.errors import Reject, Requeue
+from streamkit.events import message_failed, message_handled, message_received, message_settled
+from streamkit.messaging.message import ErrorMessage, Message
+from streamkit.testing.virtual_time import VirtualTime
+
+Listener = Callable[[Message[object]], object]
+
+
+def receive(
+    listener: Listener,
+    *,
+    redeliveries: int = 0,
+    delivery: Delivery | None = None,
+    policy: RetryPolicy | None = None,
+    handled: bool = False,
+    manual: bool = False,
+) -> tuple[Settlement, list[ErrorMessage], float]:
+    """The settlement of one message, what error handling was told, and the seconds it took."""
+    errors: list[ErrorMessage] = []
+
+    async def target(message: Message[object]) -> None:
+        result = listener(message)
+        if asyncio.iscoroutine(result):
+            await result
+
+    async def on_error(error: ErrorMessage) -> bool:
+        errors.append(error)
+        return handled
+
+    async def main() -> Settlement:
+        receiver = MessageReceiver(
+            "app",
+            "input",
+            target,
+            delivery or Delivery(),
+            policy or RetryPolicy(),
+            permits=Permits(1),
+            on_error=on_error,
+            manual=manual,
+        )
+        return await receiver(Message(b"x", {"colour": "red"}), redeliveries)
+
+    with VirtualTime() as time:
+        settlement = time.run(main())
+        return settlement, errors, time.loop.time()
+
+
+def failing(error: Exception) -> Listener:
+    """A listener that always raises."""
+
+    def listener(message: Message[object]) -> None:
+        raise error
+
+    return listener
+
+
+def test_success_accepts() -> None:
+    """A listener that returns has handled its message."""
+    assert receive(lambda message: None) == (ACCEPT, [], 0)
+
+
+def test_failure_is_told_once_and_retried() -> None:
+    """After three calls in three seconds error handling is asked; nobody handled it, so: Retry."""
+    cause = ValueError("why")
+    settlement, (error,), seconds = receive(failing(cause))
+    assert settlement == Retry(None, cause)
+    assert seconds == 3
+    assert error.payload.__cause__ is cause
+    assert error.headers["colour"] == "red"
+
+
+def test_a_handled_error_accepts() -> None:
+    """Somebody took the error: the message is done."""
+    assert receive(failing(ValueError()), handled=True)[0] is ACCEPT
+
+
+def test_broadcast_failures_are_told_and_accepted() -> None:
+    """There is nowhere to keep a broadcast message."""
+    settlement, errors, _ = receive(failing(ValueError()), delivery=Delivery(broadcast=True))
+    assert settlement is ACCEPT
+    assert len(errors) == 1
+
+
+def test_requeue_and_reject_are_the_listener_s_choice_and_no_error() -> None:
+    """Neither attempts nor error handling follow."""
+    after = timedelta(seconds=5)
+    assert receive(failing(Requeue(after=after))) == (Retry(after, None), [], 0)
+    assert receive(failing(Reject("no"))) == (RejectMessage("no", None), [], 0)
+
+
+def test_a_redelivery_makes_one_call_and_numbers_it() -> None:
+    """The second redelivery's call is the fifth."""
+    numbers: list[object] = []
+
+    def listener(message: Message[object]) -> None:
+        numbers.append(message.headers["deliveryAttempt"])
+        raise ValueError
+
+    receive(listener, redeliveries=2)
+    assert numbers == [5]
+
+
+def test_settling_by_hand_wins_over_a_later_failure() -> None:
+    """A listener that accepts and then raises has accepted."""
+
+    def listener(message: Message[object]) -> None:
+        acknowledgment = message.headers[ACKNOWLEDGMENT]
+        assert isinstance(acknowledgment, Acknowledgment)
+        acknowledgment.engage()
+        acknowledgment.accept()
+        raise ValueError
+
+    assert receive(listener, manual=True)[0] is ACCEPT
+
+
+def test_a_call_over_its_time_is_retried_without_further_attempts() -> None:
+    """The listener is cancelled; error handling has no part in it."""
+
+    async def hang(message: Message[object]) -> None:
+        await asyncio.Event().wait()
+
+    settlement, errors, seconds = receive(hang, delivery=Delivery(consume_timeout=timedelta(seconds=60)))
+    assert isinstance(settlement, Retry)
+    assert isinstance(settlement.cause, TimeoutError)
+    assert (errors, seconds) == ([], 60)
+
+
+def test_a_listener_s_own_timeout_is_a_failure_like_any_other() -> None:
+    """`asyncio.timeout` in a listener is not taken for consume-timeout."""
+
+    async def too_slow(message: Message[object]) -> None:
+        async with asyncio.timeout(1):
+            await asyncio.Event().wait()
+
+    settlement, errors, _ = receive(too_slow, policy=RetryPolicy(max_attempts=1))
+    assert isinstance(settlement, Retry)
+    assert len(errors) == 1
+
+
+def test_cancelling_the_receiver_is_no_settlement() -> None:
+    """A binder that stops gets the cancellation back, and the permit is free again."""
+
+    async def main() -> int:
+        permits = Permits(1)
+        begun = asyncio.Event()
+
+        async def hang(message: Message[object]) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        async def on_error(error: ErrorMessage) -> bool:
+            return False
+
+        receiver = MessageReceiver(
+            "app", "input", hang, Delivery(), RetryPolicy(), permits=permits, on_error=on_error
+        )
+        task = asyncio.create_task(_settled(receiver))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        receiver.close()
+        return permits.free
+
+    assert asyncio.run(main()) == 1
+
+
+async def _settled(receiver: MessageReceiver) -> Settlement:
+    return await receiver(Message(b"x"), 0)
+
+
+def test_each_step_is_an_event_for_who_listens() -> None:
+    """received, failed, handled, settled; each with the binding's name."""
+    seen: list[str] = []
+    connected = []
+    for signal in (message_received, message_failed, message_handled, message_settled):
+
+        def note(sender: object, *, _name: str = signal.name, **values: object) -> None:
+            assert values["binding"] == "input"
+            seen.append(_name)
+
+        connected.append((signal, note))
+        signal.connect(note)
+    calls: list[int] = []
+
+    def fail_once(message: Message[object]) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError
+
+    try:
+        receive(fail_once, policy=RetryPolicy(back_off=BackOff(0.1)))
+    finally:
+        for signal, note in connected:
+            signal.disconnect(note)
+    assert seen == ["message_received", "message_failed", "message_handled", "message_settled"]
