@@ -14,6 +14,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Protocol, Union, get_args, get_origin, get_type_hints
 
@@ -84,9 +85,19 @@ def plan_arguments(
 
 def describe(function: Callable[..., object]) -> str:
     """Return how errors call a listener: its module, its name, and where it stands."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    name = f"{function.__module__}.{getattr(function, '__qualname__', function)}"
+    innermost = _innermost(function)
+    code = getattr(innermost, "__code__", None)
+    name = f"{innermost.__module__}.{getattr(innermost, '__qualname__', innermost)}"
     return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def _innermost(function: Callable[..., object]) -> Callable[..., object]:
+    """The function behind partials and callable objects: what annotations were written on."""
+    while isinstance(function, partial):
+        function = function.func
+    if not inspect.isroutine(function):
+        function = type(function).__call__
+    return inspect.unwrap(function)
 
 
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -118,7 +129,7 @@ class _Planner:
 
     def _hints(self) -> dict[str, Any]:
         try:
-            return get_type_hints(self._function, include_extras=True)
+            return get_type_hints(_innermost(self._function), include_extras=True)
         except NameError as error:
             raise self._wrong(f"has an annotation that cannot be resolved: {error}") from error
 
@@ -194,9 +205,14 @@ class _Planner:
 
     def _check_header_type(self, name: str, type_: object) -> None:
         try:
-            msgspec.json.Decoder(type_)
-        except TypeError as error:
-            raise self._wrong(f"header {name!r} cannot be made a {type_}: {error}") from error
+            is_known = not isinstance(msgspec.inspect.type_info(type_), msgspec.inspect.CustomType)
+        except TypeError:
+            is_known = False
+        if not is_known:
+            raise self._wrong(
+                f"takes header {name!r} as {type_}, which no header can be made: ask for text, a number, a list or "
+                "a table"
+            )
 
     def _wrong(self, reason: str) -> ConfigurationError:
         return ConfigurationError(f"listener {describe(self._function)} {reason}")

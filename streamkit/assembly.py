@@ -137,6 +137,10 @@ class Assembly:
                 return True, bound_interface(type_, self._parts.channels)
         return False, None
 
+    def fail(self, reason: str) -> None:
+        """Note something that is wrong."""
+        self._errors.append(ConfigurationError(reason))
+
     def interface(self, interface: type) -> None:
         """Bind the channels an interface declares."""
         with self._collected():

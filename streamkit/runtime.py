@@ -139,17 +139,21 @@ class Runtime:
         elif isinstance(source, type):
             if declares_channels(source):
                 assembly.interface(source)
-            if not has_listeners(source) and not enabled_bindings(source):
-                return
+                if not has_listeners(source):
+                    return
             source = self._prepared(assembly, source)
         else:
             for interface in enabled_bindings(type(source)):
                 assembly.interface(interface)
-        for function in decorated_in(source):
+        functions = list(decorated_in(source))
+        if not functions and not _has_bindings(source):
+            assembly.fail(f"{source!r} has neither listeners nor binding interfaces: what is it for?")
+        for function in functions:
             assembly.function(function)
 
     @staticmethod
     def _prepared(assembly: Assembly, kind: type) -> object:
+        """Return an instance of a class of listeners, its interfaces bound."""
         for interface in enabled_bindings(kind):
             assembly.interface(interface)
         return assembly.construct(kind)
@@ -201,6 +205,12 @@ class Runtime:
         self._channels.attach(self.portal)
         for name in self._channels:
             self._channels[name].add_interceptor(ForkGuard(), 0)
+
+
+def _has_bindings(source: object) -> bool:
+    if isinstance(source, ModuleType):
+        return any(_is_of_interest(value) for value in vars(source).values() if isinstance(value, type))
+    return bool(enabled_bindings(type(source)))
 
 
 def _is_of_interest(kind: type) -> bool:

@@ -234,6 +234,7 @@ class OutputDestination:
         Raises:
             AssertionError: There is none.
         """
+        self._settle_if_empty()
         if not self._waiting and within > 0:
             self._harness.run(self._wait(within))
         if not self._waiting:
@@ -246,6 +247,7 @@ class OutputDestination:
     def receive_all(self, type_: type[T]) -> list[Message[T]]: ...
     def receive_all(self, type_: type[T] | None = None) -> list[Message[T]] | list[Message[bytes]]:
         """Take all messages there are, in the order they were sent."""
+        self._harness.settle()
         taken, self._waiting = self._waiting, []
         if type_ is None:
             return taken
@@ -254,6 +256,7 @@ class OutputDestination:
     @property
     def is_empty(self) -> bool:
         """Whether there is no message."""
+        self._settle_if_empty()
         return not self._waiting
 
     def clear(self) -> None:
@@ -265,6 +268,11 @@ class OutputDestination:
 
     def __bool__(self) -> bool:
         return True
+
+    def _settle_if_empty(self) -> None:
+        """Let what the test has sent by other ways arrive."""
+        if not self._waiting:
+            self._harness.settle()
 
     async def _wait(self, seconds: float) -> None:
         self._arrival = asyncio.get_running_loop().create_future()

@@ -1,0 +1,167 @@
+"""What a listener may ask for, and what it is told when it asks for too much."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+import pydantic
+import pytest
+
+from streamkit import Acknowledgment, Header, Headers, Message, MessageHeaders, Payload
+from streamkit.application import StreamApplication
+from streamkit.errors import ConfigurationError
+from streamkit.testing.harness import Harness
+
+Start = Callable[[], Harness]
+
+
+@dataclasses.dataclass
+class Plain:
+    """A dataclass."""
+
+    number: int
+
+
+class Struct(msgspec.Struct):
+    """A msgspec struct."""
+
+    number: int
+
+
+class Model(pydantic.BaseModel):
+    """A pydantic model."""
+
+    number: int
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        (Plain, Plain(7)),
+        (Struct, Struct(7)),
+        (Model, Model(number=7)),
+        (dict, {"number": 7}),
+        (dict[str, int], {"number": 7}),
+        (str, '{"number": 7}'),
+        (bytes, b'{"number": 7}'),
+        (Any, b'{"number": 7}'),
+        (object, b'{"number": 7}'),
+        (Plain | None, Plain(7)),
+    ],
+)
+def test_the_payload_is_read_as_the_annotation_says(
+    app: StreamApplication, test: Start, type_: object, expected: object
+) -> None:
+    """Classes and builtins are read from JSON; text, bytes and anything untyped are not."""
+    seen: list[object] = []
+
+    async def listener(payload: object) -> None:
+        seen.append(payload)
+
+    listener.__annotations__["payload"] = type_
+    app.stream_listener("a")(listener)
+    test().input("a").send('{"number": 7}')
+    assert seen == [expected]
+
+
+def test_a_listener_may_take_all_there_is(app: StreamApplication, test: Start) -> None:
+    """Payload, message, headers, single headers, acknowledgment; by position and by name."""
+    seen: list[object] = []
+
+    @app.stream_listener("a")
+    async def listener(  # noqa: PLR0917
+        order: Plain,
+        message: Message[Plain],
+        raw: Message[Any],
+        headers: MessageHeaders,
+        table: Annotated[dict[str, object], Headers()],
+        colour: Annotated[str, Header()],
+        acknowledgment: Acknowledgment,
+        *,
+        number: Annotated[int, Header("n")],
+        missing: Annotated[str | None, Header()],
+    ) -> None:
+        acknowledgment.accept()
+        seen.extend([order, message.payload, raw.payload, headers["colour"], table["colour"], colour])
+        seen.extend([number, missing])
+
+    test().input("a").send(Plain(1), {"colour": "red", "n": "42"})
+    assert seen == [Plain(1), Plain(1), b'{"number":1}', "red", "red", "red", 42, None]
+
+
+def test_a_listener_needs_no_payload(app: StreamApplication, test: Start) -> None:
+    """One without parameters is called all the same."""
+    calls: list[int] = []
+    app.stream_listener("a")(lambda: calls.append(1))
+    test().input("a").send("x")
+    assert calls == [1]
+
+
+def test_a_missing_header_is_a_conversion_error(app: StreamApplication, test: Start) -> None:
+    """The listener is not called; the message is a dead letter."""
+
+    @app.stream_listener("a")
+    async def listener(payload: str, colour: Annotated[str, Header()]) -> None:
+        raise AssertionError("not to be called")
+
+    harness = test()
+    harness.input("a").send("x")
+    letter = harness.dead_letters("a").receive()
+    assert letter.headers["FAILURE_MESSAGE"] == "the message has no header 'colour'"
+
+
+def two_payloads(first: str, second: str) -> None:
+    """Two parameters could be the payload."""
+
+
+def variadic(*payloads: str) -> None:
+    """Nobody knows how many."""
+
+
+def unresolvable(payload: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
+    """An annotation that is no type."""
+
+
+class NotJson:
+    """A class JSON knows nothing of."""
+
+
+def unreadable(payload: NotJson) -> None:
+    """A type no converter reads."""
+
+
+def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
+    """A header cannot be made such a type."""
+
+
+@pytest.mark.parametrize(
+    ("listener", "text"),
+    [
+        (two_payloads, "takes the payload twice, as 'first' and as 'second'"),
+        (variadic, r"takes \*payloads: str; name each argument"),
+        (unresolvable, "cannot be resolved.*Nowhere"),
+        (unreadable, "NotJson is neither a dataclass"),
+        (odd_header, "takes header 'value' as .*NotJson'>, which no header can be made"),
+    ],
+)
+def test_a_wrong_annotation_is_an_error_at_start(
+    app: StreamApplication, test: Start, listener: Callable[..., None], text: str
+) -> None:
+    """It names the function, its file and line, and what is wrong."""
+    app.stream_listener("a")(listener)
+    with pytest.raises(ConfigurationError, match=text) as caught:
+        test()
+    assert f"{__file__}:" in str(caught.value)
+
+
+def test_the_payload_can_be_marked(app: StreamApplication, test: Start) -> None:
+    """Payload() tells which parameter it is."""
+    seen: list[str] = []
+
+    @app.stream_listener("a")
+    async def listener(text: Annotated[str, Payload()]) -> None:
+        seen.append(text)
+
+    test().input("a").send("x")
+    assert seen == ["x"]

@@ -1,0 +1,186 @@
+"""Where listeners and bindings come from: modules, classes, objects, interfaces."""
+
+import types
+from collections.abc import Callable
+from typing import Annotated
+
+from dependency_injector import containers, providers
+from dependency_injector.wiring import Provide
+
+from streamkit import (
+    ErrorMessage,
+    Message,
+    Processor,
+    Sink,
+    Source,
+    StreamApplication,
+    StreamBridge,
+    enable_binding,
+    error_listener,
+    input_channel,
+    output_channel,
+    send_to,
+    stream_listener,
+)
+
+MakeApplication = Callable[..., StreamApplication]
+
+
+@enable_binding(Sink, Source)
+class SpringStyle:
+    """As Spring's users write it."""
+
+    def __init__(self, source: Source, bridge: StreamBridge, app: StreamApplication) -> None:
+        self.source = source
+        self.bridge = bridge
+        self.app = app
+
+    @stream_listener(Sink.INPUT)
+    async def forward(self, text: str) -> None:
+        """Send on by the injected channel."""
+        await self.source.output.asend(Message(text.upper()))
+
+
+def test_a_class_with_enabled_bindings_is_made_and_wired(make_app: MakeApplication) -> None:
+    """Its constructor gets channels, bridge and application; its methods are listeners."""
+    with make_app(SpringStyle).test() as test:
+        test.input("input").send("hello")
+        assert test.output("output").receive(str).payload == "HELLO"
+
+
+class Shop:
+    """Own interface."""
+
+    orders = input_channel()
+    invoices = output_channel("invoices-out")
+
+
+def test_an_interface_names_its_channels(make_app: MakeApplication) -> None:
+    """The attribute's name, or the given one; usable as the binding's name."""
+    app = make_app()
+    app.enable_binding(Shop)
+
+    @app.stream_listener(Shop.orders)
+    @send_to(Shop.invoices)
+    def bill(order: str) -> str:
+        return f"invoice for {order}"
+
+    with app.test() as test:
+        test.input("orders").send("pen")
+        assert test.output("invoices-out").receive(str).payload == "invoice for pen"
+        app.bound(Shop).invoices.send(Message("by hand"))
+        assert test.output("invoices-out").receive(str).payload == "by hand"
+
+
+def test_a_module_gives_its_functions_classes_and_interfaces(make_app: MakeApplication) -> None:
+    """Only its own, and each once."""
+    module = types.ModuleType("listeners")
+    source = """
+from streamkit import input_channel, send_to, stream_listener, output_channel, Processor
+class Own:
+    box = output_channel()
+@stream_listener("a")
+@send_to("box")
+def note(text: str) -> str:
+    return text
+"""
+    exec(source, vars(module))
+    app = make_app(module, module)
+    with app.test() as test:
+        test.input("a").send("x")
+        assert len(test.output("box").receive_all()) == 1
+        assert set(app.bindings) == {"a", "box"}
+
+
+class Repository:
+    """Something of the user's."""
+
+    def __init__(self) -> None:
+        self.stored: list[str] = []
+
+
+class Container(containers.DeclarativeContainer):
+    """The user's container."""
+
+    repository = providers.Singleton(Repository)
+
+
+class Storing:
+    """A class with an injected repository."""
+
+    def __init__(self, repository: Annotated[Repository, Provide[Container.repository]]) -> None:
+        self.repository = repository
+
+    @stream_listener("a")
+    def store(self, text: str) -> None:
+        """Store it."""
+        self.repository.stored.append(text)
+
+
+def test_containers_provide_constructor_and_listener_arguments(make_app: MakeApplication) -> None:
+    """By annotation, by default value, by name; overridden in a test."""
+    container = Container()
+    app = StreamApplication(
+        Storing,
+        config_location="optional:/none",
+        properties={
+            "spring.cloud.stream.bindings.a.destination": "a",
+            "spring.cloud.stream.bindings.b.group": "g",
+        },
+        container=container,
+    )
+
+    @app.stream_listener("b")
+    async def store(text: str, repository: Repository = Provide["repository"]) -> None:
+        repository.stored.append(text)
+
+    fake = Repository()
+    with container.repository.override(providers.Object(fake)), app.test() as test:
+        test.input("a").send("by class")
+        test.input("b").send("by function")
+    assert fake.stored == ["by class", "by function"]
+
+
+def test_error_listeners_are_found_in_classes(make_app: MakeApplication) -> None:
+    """A method may listen to an error channel."""
+
+    class Listeners:
+        errors: list[ErrorMessage]
+
+        def __init__(self) -> None:
+            self.errors = []
+
+        @stream_listener("a")
+        async def fail(self, text: str) -> None:
+            """Fail."""
+            raise ValueError(text)
+
+        @error_listener("a.g.errors")
+        async def note(self, error: ErrorMessage) -> None:
+            """Take the error."""
+            self.errors.append(error)
+
+    listeners = Listeners()
+    with make_app(listeners).test() as test:
+        test.input("a").send("x")
+        test.advance(seconds=10)
+    assert len(listeners.errors) == 1
+
+
+def test_decorated_functions_stay_what_they_are() -> None:
+    """They can be called and tested like any other."""
+
+    @stream_listener("a")
+    @send_to("b")
+    def double(number: int) -> int:
+        return 2 * number
+
+    assert double(4) == 8
+    assert double.__name__ == "double"
+
+
+def test_a_processor_is_a_sink_and_a_source() -> None:
+    """Its channels are both's."""
+    assert Processor.INPUT == "input"
+    assert Processor.OUTPUT == "output"
+    assert Processor.input is Sink.input
