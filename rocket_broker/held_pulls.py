@@ -9,14 +9,18 @@ all.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Hashable
 from typing import Protocol, TypeVar
 
+from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader
 
 __all__ = ["CHECK_SECONDS", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]
+
+_log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
 MAX_HELD_PER_CONNECTION = 65_536
@@ -125,13 +129,22 @@ class HeldPulls:
     def _run_awake(self) -> None:
         awake, self._awake = self._awake, []
         for pull in awake:
-            if not pull.connection.is_closed:
-                pull.resume(pull)
+            self._end(pull)
 
     def _time_up(self, pull: HeldPull) -> None:
         self._forget(pull)
-        if not pull.connection.is_closed:
+        self._end(pull)
+
+    def _end(self, pull: HeldPull) -> None:
+        if pull.connection.is_closed:
+            return
+        try:
             pull.resume(pull)
+        except Exception as e:  # one pull's trouble must not keep the others waiting
+            _log.exception("%r could not be answered", pull)
+            remark = f"{type(e).__name__}: {e}"
+            response = RemotingCommand.response(pull.command, ResponseCode.SYSTEM_ERROR, remark=remark)
+            pull.connection.respond(response)
 
     def _look(self) -> None:
         self.start()

@@ -151,7 +151,11 @@ class DelayService:
         self._timers.pop(level, None)
         if level > self._levels.max_level:
             return
-        wait = self._deliver_due(level)
+        try:
+            wait = self._deliver_due(level)
+        except Exception:  # whatever is wrong with one message or the disk: the level goes on
+            _log.exception("delay level %d: trying again", level)
+            wait = RETRY_SECONDS
         if wait is None:
             return
         loop = asyncio.get_running_loop()

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting.bodies import MessageModel
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.message import MessageQueue
 from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
@@ -347,5 +348,21 @@ def test_messages_of_one_broker_read_carry_its_queue() -> None:
             (MessageQueue("orders", "", 3), 0),
             (MessageQueue("orders", "", 3), 1),
         ]
+
+    with_broker(scene)
+
+
+def test_a_group_that_may_not_broadcast_is_refused() -> None:
+    """The group's setting ``consumeBroadcastEnable``."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        group = embedded.broker.groups.find("g")
+        assert group is not None
+        group.consume_broadcast_enable = False
+        await client.heartbeat(consumers={"g": {"orders": "*"}}, model=MessageModel.BROADCASTING)
+        assert (await client.pull(sys_flag=0)).code == ResponseCode.NO_PERMISSION
+        await client.heartbeat(consumers={"g": {"orders": "*"}})
+        assert (await client.pull(sys_flag=0)).code == ResponseCode.SUCCESS
 
     with_broker(scene)

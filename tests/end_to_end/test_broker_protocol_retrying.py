@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.store.messages import StoreMessage
 from rocket_remoting import MemoryTransport, MessageExt
 from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.codes import RequestCode, ResponseCode, Version
@@ -267,6 +268,23 @@ def test_a_pull_that_waits_is_woken_by_a_delayed_message() -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(1, abs=0.05)
 
     with_broker(scene)
+
+
+def test_a_message_that_cannot_be_delivered_does_not_hold_up_its_level(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A record without its real topic, as a damaged store might have, is skipped with an error in the log."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for properties in (b"", b"REAL_TOPIC\x01orders\x02REAL_QID\x01x"):
+            embedded.broker.store.put(StoreMessage("SCHEDULE_TOPIC_XXXX", 0, b"poison", properties))
+        await client.send(body=b"good", properties={"DELAY": "1"})
+        await asyncio.sleep(1.1)
+        assert [m.body for m in await client.messages()] == [b"good"]
+        assert embedded.broker.delays.offsets[1] == 3
+
+    with_broker(scene)
+    assert caplog.text.count("cannot be delivered") == 2
 
 
 class Restarts:

@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting import Message
+from rocket_remoting import Message, TcpTransport
 from rocket_remoting.batch import encode_batch
 from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import HeaderEncoding, RemotingCommand
+from rocket_remoting.frame_decoder import FrameDecoder
 from rocket_remoting.headers import (
+    ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
@@ -287,3 +290,50 @@ def test_a_broker_that_does_not_take_sends_yet_says_until_when() -> None:
         assert "broker unable to service" in (answer.remark or "")
 
     with_broker(scene, startAcceptSendRequestTimeStamp="9999999999999")
+
+
+def test_an_answer_takes_its_request_s_encoding() -> None:
+    """Headers in RocketMQ's binary form, which clients may choose."""
+
+    async def main() -> None:
+        async with EmbeddedBroker() as embedded:
+            host, _, port = embedded.broker_address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            properties = {"TAGS": "A", "ä": "ö"}
+            request = RemotingCommand.request(
+                RequestCode.SEND_MESSAGE_V2,
+                send_header("orders", properties),
+                b"binary",
+                encoding=HeaderEncoding.ROCKETMQ,
+            )
+            request.opaque = 77
+            writer.writelines(request.encode())
+            decoder = FrameDecoder()
+            answers: list[RemotingCommand] = []
+            while not answers:
+                answers = decoder.feed(await reader.read(65536))
+            writer.close()
+            (answer,) = answers
+            assert (answer.encoding, answer.opaque, answer.code) == (HeaderEncoding.ROCKETMQ, 77, 0)
+            assert answer.header(SendMessageResponseHeader).queue_offset == 0
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            (message,) = await client.messages()
+            assert message.properties == properties | {"CLUSTER": "DefaultCluster"}
+            await client.connection.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("permission", "sends", "pulls", "gives_back"), [(4, 0, 0, 16), (2, 0, 16, 0)])
+def test_a_broker_without_a_permission_refuses_what_apache_s_refuses(
+    permission: int, sends: int, pulls: int, gives_back: int
+) -> None:
+    """What is under way to an unordered topic is still taken: producers learn from the route to stay away."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        assert (await client.try_send()).code == sends
+        assert (await client.pull()).code == pulls
+        header = ConsumerSendMsgBackRequestHeader(offset=0, group="g", delay_level=0)
+        assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code == gives_back
+
+    with_broker(scene, brokerPermission=str(permission))

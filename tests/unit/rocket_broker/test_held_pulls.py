@@ -34,14 +34,22 @@ class Stage:
         self.resumed: list[tuple[float, int]] = []
         self.connection = connection
 
-    def hold(self, offset: int = 10, *, seconds: float = 15.0, codes: frozenset[int] | None = None) -> bool:
+    def hold(
+        self,
+        offset: int = 10,
+        *,
+        seconds: float = 15.0,
+        codes: frozenset[int] | None = None,
+        resume: Callable[[HeldPull], None] | None = None,
+    ) -> bool:
         """Hold a pull of queue 0 of ``t``."""
         header = PullMessageRequestHeader(
             consumer_group="g", topic="t", queue_id=0, queue_offset=offset, max_msg_nums=32, sys_flag=2,
             commit_offset=0, suspend_timeout_millis=15_000, sub_version=0,
         )  # fmt: skip
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
-        return self.pulls.hold(HeldPull(self.connection, command, header, codes, self._note), seconds)
+        pull = HeldPull(self.connection, command, header, codes, resume or self._note)
+        return self.pulls.hold(pull, seconds)
 
     def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:
         """Let the store tell of a message."""
@@ -146,6 +154,23 @@ def test_a_look_every_five_seconds_finds_what_no_arrival_told() -> None:
         stage.pulls.stop()
 
     assert on_stage(scene).resumed == [(5.0, 10)]
+
+
+def test_a_pull_that_cannot_be_answered_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    """It gets an error, the next one its turn."""
+
+    async def scene(stage: Stage) -> None:
+        def fail(pull: HeldPull) -> None:
+            raise OSError("disk on fire")
+
+        stage.hold(resume=fail)
+        stage.hold()
+        stage.arrive()
+        await asyncio.sleep(0.01)
+        assert len(stage.resumed) == 1
+
+    on_stage(scene)
+    assert "could not be answered" in caplog.text
 
 
 def test_pulls_of_a_closed_connection_are_forgotten() -> None:
