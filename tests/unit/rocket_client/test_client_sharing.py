@@ -240,6 +240,10 @@ def test_order_configurations_go_to_every_name_server(virtual: VirtualTime) -> N
                 put, delete = server.asked
                 assert (put.code, delete.code) == (RequestCode.PUT_KV_CONFIG, RequestCode.DELETE_KV_CONFIG)
                 header = put.header(PutKVConfigRequestHeader)
-                assert (header.namespace, header.key, header.value) == ("ORDER_TOPIC_CONFIG", "orders", "a:2;b:2")
+                assert (header.namespace, header.key, header.value) == (
+                    "ORDER_TOPIC_CONFIG",
+                    "orders",
+                    "a:2;b:2",
+                )
 
     virtual.run(main())

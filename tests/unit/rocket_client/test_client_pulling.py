@@ -1,0 +1,350 @@
+"""Pulls and first offsets, before a broker that answers by script."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from rocket_client import ConsumeContext, ConsumeFromWhere, PushConsumer, PushConsumerSettings
+from rocket_remoting import MessageExt, RemotingCommand, RequestCode, ResponseCode
+from rocket_remoting.bodies import GetConsumerListByGroupResponseBody, HeartbeatData, decode_body, encode_body
+from rocket_remoting.headers import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocket_remoting.properties import encode_properties
+from rocket_remoting.record import encode_record
+from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
+
+Reply = Callable[[RemotingCommand], RemotingCommand | None]
+
+
+def record(offset: int, tags: str = "", topic: str = "orders") -> bytes:
+    properties = {"TAGS": tags} if tags else {}
+    return encode_record(
+        topic,
+        b"%d" % offset,
+        encode_properties(properties),
+        queue_id=0,
+        queue_offset=offset,
+        commit_log_offset=1000 + offset,
+        sys_flag=0,
+        flag=0,
+        born_timestamp=1,
+        born_host=("127.0.0.1", 1),
+        store_timestamp=2,
+        store_host=("127.0.0.1", 2),
+    )
+
+
+def pulled(code: int, next_offset: int, body: bytes = b"", suggested: int = 0) -> Reply:
+    """A pull's answer."""
+
+    def reply(command: RemotingCommand) -> RemotingCommand:
+        header = PullMessageResponseHeader(
+            suggest_which_broker_id=suggested, next_begin_offset=next_offset, min_offset=5, max_offset=99
+        )
+        return RemotingCommand.response(command, code, header, body, remark="as the script says")
+
+    return reply
+
+
+class ConsumerScript:
+    """One broker, one queue, one consumer; pulls are answered in turn, then held."""
+
+    def __init__(self, cluster: ScriptedCluster, *, committed: int | None = 0, **settings: Any) -> None:
+        self.cluster = cluster
+        self.broker: ScriptedBroker = cluster.brokers[0]
+        self.replies: list[Reply] = []
+        self.pulls: list[tuple[float, PullMessageRequestHeader]] = []
+        self.heard: list[MessageExt] = []
+        self._committed = committed
+        cluster.routes["orders"] = cluster.route(queues=1)
+        answers = self.broker.answers
+        answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = self._members
+        answers[RequestCode.QUERY_CONSUMER_OFFSET] = self._query_offset
+        answers[RequestCode.PULL_MESSAGE] = self._pull
+        made = PushConsumerSettings(
+            name_servers=[server.address for server in cluster.name_servers], **settings
+        )
+        self.consumer = PushConsumer("kitchen", made, transport=cluster.transport, clock=cluster.time.clock)
+        self.consumer.subscribe("orders", "A || B" if settings.get("post_subscription_when_pull") else "*")
+        self.consumer.listen_concurrently(self._listen)
+
+    async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> None:
+        self.heard.extend(messages)
+
+    def _members(self, command: RemotingCommand) -> RemotingCommand:
+        heartbeats = [asked for asked in self.broker.asked if asked.code == RequestCode.HEART_BEAT]
+        ids = [decode_body(heartbeat.body, HeartbeatData).client_id for heartbeat in heartbeats[-1:]]
+        body = encode_body(GetConsumerListByGroupResponseBody(consumer_id_list=ids))
+        return RemotingCommand.response(command, body=body)
+
+    def _query_offset(self, command: RemotingCommand) -> RemotingCommand:
+        command.header(QueryConsumerOffsetRequestHeader)
+        if self._committed is None:
+            return RemotingCommand.response(command, ResponseCode.QUERY_NOT_FOUND, remark="none yet")
+        return RemotingCommand.response(
+            command, header=QueryConsumerOffsetResponseHeader(offset=self._committed)
+        )
+
+    def _pull(self, command: RemotingCommand) -> RemotingCommand | None:
+        now = asyncio.get_running_loop().time()
+        self.pulls.append((now, command.header(PullMessageRequestHeader)))
+        return self.replies.pop(0)(command) if self.replies else None
+
+    @property
+    def pulled_offsets(self) -> list[int]:
+        return [header.queue_offset for _, header in self.pulls]
+
+    @property
+    def commits(self) -> list[int]:
+        return [
+            command.header(UpdateConsumerOffsetRequestHeader).commit_offset
+            for command in self.broker.asked
+            if command.code == RequestCode.UPDATE_CONSUMER_OFFSET
+        ]
+
+
+def play(
+    virtual: VirtualTime, scene: Callable[[ConsumerScript], Awaitable[None]], *replies: Reply, **settings: Any
+) -> None:
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            script = ConsumerScript(cluster, **settings)
+            script.replies = list(replies)
+            async with script.consumer:
+                await scene(script)
+
+    virtual.run(main())
+
+
+def test_a_pull_tells_what_is_wanted(virtual: VirtualTime) -> None:
+    """32 messages, held for 15 s, by the heartbeat's subscription; no commit while there is none."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        ((_, header),) = script.pulls
+        assert (header.consumer_group, header.topic, header.queue_id) == ("kitchen", "orders", 0)
+        assert (header.max_msg_nums, header.suspend_timeout_millis) == (32, 15_000)
+        assert header.sys_flag == PULL_SUSPEND
+        assert (header.subscription, header.expression_type) == (None, "TAG")
+
+    play(virtual, scene)
+
+
+def test_a_pull_carries_the_committed_offset_and_may_carry_the_expression(virtual: VirtualTime) -> None:
+    """With their bits set."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        ((_, header),) = script.pulls
+        assert header.sys_flag == PULL_SUSPEND | PULL_COMMIT_OFFSET | PULL_SUBSCRIPTION
+        assert (header.commit_offset, header.queue_offset, header.subscription) == (7, 7, "A || B")
+
+    play(virtual, scene, committed=7, post_subscription_when_pull=True)
+
+
+def test_messages_are_handed_on_and_the_next_pull_follows_at_once(virtual: VirtualTime) -> None:
+    """With the properties a consumer adds."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        assert [message.queue_offset for message in script.heard] == [0, 1]
+        first = script.heard[0]
+        assert (first.broker_name, first.properties["MIN_OFFSET"], first.properties["MAX_OFFSET"]) == (
+            "a",
+            "5",
+            "99",
+        )
+        assert script.pulled_offsets == [0, 2]
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 2, record(0) + record(1)))
+
+
+def test_nothing_that_matches_moves_the_offset(virtual: VirtualTime) -> None:
+    """And with nothing unsettled it is committed, so that it need not be read again."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        assert script.pulled_offsets == [0, 500, 900]
+        assert script.pulls[-1][1].commit_offset == 900
+
+    nothing = pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, 500), pulled(ResponseCode.PULL_NOT_FOUND, 900)
+    play(virtual, scene, *nothing)
+
+
+def test_an_illegal_offset_is_corrected(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """The offset the broker gives is committed, and the queue begins there anew."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script._committed = 40
+        await asyncio.sleep(1)
+        assert script.pulled_offsets == [7777, 40]
+        assert script.commits[0] == 40
+
+    play(virtual, scene, pulled(ResponseCode.PULL_OFFSET_MOVED, 40), committed=7777)
+    assert "the broker has no offset 7777" in caplog.text
+
+
+def test_a_failed_pull_is_tried_again_after_3_seconds(
+    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For as long as it fails; the log says so once."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(30)
+        times = [time for time, _ in script.pulls]
+        assert [round(later - times[0]) for later in times] == [0, 3, 6, 9]
+
+    with caplog.at_level(logging.WARNING):
+        play(virtual, scene, *[pulled(ResponseCode.SYSTEM_ERROR, 0)] * 3)
+    assert caplog.text.count("as the script says") == 1
+
+
+def test_an_unknown_subscription_is_told_again(virtual: VirtualTime) -> None:
+    """A broker that lost the group gets a heartbeat at once, and the pull a second later."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(0.5)
+        assert script.broker.count(RequestCode.HEART_BEAT) == 2
+        await asyncio.sleep(0.7)
+        times = [time for time, _ in script.pulls]
+        assert [round(later - times[0], 1) for later in times] == [0, 1]
+
+    play(virtual, scene, pulled(ResponseCode.SUBSCRIPTION_NOT_EXIST, 0))
+
+
+def test_a_damaged_answer_is_an_error_that_is_tried_again(
+    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The queue is not given up, and nothing behind the damage is skipped."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(10)
+        assert [message.queue_offset for message in script.heard] == [0]
+        assert script.pulled_offsets == [0, 0, 1]
+
+    good = record(0)
+    play(
+        virtual,
+        scene,
+        pulled(ResponseCode.SUCCESS, 1, good[:-1]),
+        pulled(ResponseCode.SUCCESS, 1, good),
+    )
+    assert "record at 0" in caplog.text
+
+
+def test_a_pull_goes_to_the_member_the_broker_suggests(virtual: VirtualTime) -> None:
+    """A slave takes the next one; it is not told any offset to commit."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            slave = ScriptedBroker(cluster.transport, "a", 10921)
+            await slave.start()
+            script = ConsumerScript(cluster, committed=3)
+            cluster.routes["orders"].broker_datas[0].broker_addrs[1] = slave.address
+            taken: list[PullMessageRequestHeader] = []
+
+            def hold(command: RemotingCommand) -> None:
+                taken.append(command.header(PullMessageRequestHeader))
+
+            slave.answers[RequestCode.PULL_MESSAGE] = hold
+            script.replies = [pulled(ResponseCode.SUCCESS, 4, record(3), suggested=1)]
+            async with script.consumer:
+                await asyncio.sleep(1)
+            assert [header.queue_offset for header in taken] == [4]
+            assert not taken[0].sys_flag & PULL_COMMIT_OFFSET
+            await slave.stop()
+
+    virtual.run(main())
+
+
+@pytest.mark.parametrize(
+    ("where", "first"),
+    [
+        (ConsumeFromWhere.FIRST_OFFSET, 0),
+        (ConsumeFromWhere.LAST_OFFSET, 77),
+        (ConsumeFromWhere.TIMESTAMP, 55),
+    ],
+)
+def test_a_group_without_an_offset_begins_where_it_wants(
+    virtual: VirtualTime, where: ConsumeFromWhere, first: int
+) -> None:
+    """At 0, at the end, or at what was stored at that time."""
+    moment = datetime(2023, 11, 14, 12, 0, tzinfo=UTC)
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(0.1)
+        assert script.pulled_offsets == [first]
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            script = ConsumerScript(
+                cluster, committed=None, consume_from_where=where, consume_timestamp=moment
+            )
+            script.broker.answers[RequestCode.GET_MAX_OFFSET] = max_offset
+            script.broker.answers[RequestCode.SEARCH_OFFSET_BY_TIMESTAMP] = search
+            async with script.consumer:
+                await scene(script)
+
+    def max_offset(command: RemotingCommand) -> RemotingCommand:
+        command.header(GetMaxOffsetRequestHeader)
+        return RemotingCommand.response(command, header=GetMaxOffsetResponseHeader(offset=77))
+
+    def search(command: RemotingCommand) -> RemotingCommand:
+        assert command.header(SearchOffsetRequestHeader).timestamp == int(moment.timestamp() * 1000)
+        return RemotingCommand.response(command, header=SearchOffsetResponseHeader(offset=55))
+
+    virtual.run(main())
+
+
+def test_a_queue_whose_offset_is_not_known_is_tried_again(virtual: VirtualTime) -> None:
+    """It is not begun anywhere by guess."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            script = ConsumerScript(cluster, committed=9)
+            broken = script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET]
+            script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda command: (
+                RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR)
+            )
+            async with script.consumer:
+                await asyncio.sleep(5)
+                assert script.pulls == []
+                script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = broken
+                await asyncio.sleep(10)
+                assert script.pulled_offsets == [9]
+
+    virtual.run(main())
+
+
+def test_a_member_the_broker_does_not_list_says_that_it_is_there(virtual: VirtualTime) -> None:
+    """Its queues stay; a heartbeat follows at once."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(2)
+        before = script.broker.count(RequestCode.HEART_BEAT)
+        listed = script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP]
+        script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda command: (
+            RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="no consumer for this group")
+        )
+        script.consumer.rebalance_soon()
+        await asyncio.sleep(1)
+        assert script.broker.count(RequestCode.HEART_BEAT) > before
+        assert len(script.consumer.assigned) == 1
+        script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = listed
+
+    play(virtual, scene)

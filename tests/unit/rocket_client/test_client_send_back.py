@@ -1,0 +1,188 @@
+"""What a failed message becomes, as requests to brokers that answer by script."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rocket_client import SendError
+from rocket_client.client import RocketClient
+from rocket_client.outgoing import OutgoingMessages
+from rocket_client.send_back import SendBack, failure_properties
+from rocket_client.shared_clients import acquire, release
+from rocket_remoting import MessageExt, RequestCode, ResponseCode
+from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
+from rocket_remoting.properties import decode_properties
+from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
+
+
+def failed(reconsume_times: int = 0, **properties: str) -> MessageExt:
+    return MessageExt(
+        "orders",
+        b"coffee",
+        properties={"UNIQ_KEY": "U1", "CLUSTER": "c", "MIN_OFFSET": "0", "MAX_OFFSET": "9", **properties},
+        queue_id=3,
+        commit_log_offset=4711,
+        store_host=("127.0.0.1", 10911),
+        reconsume_times=reconsume_times,
+        broker_name="a",
+        flag=7,
+    )
+
+
+class Scene:
+    """A cluster, and a send-back of group `kitchen` before it."""
+
+    def __init__(self, cluster: ScriptedCluster, client: RocketClient) -> None:
+        self.cluster = cluster
+        outgoing = OutgoingMessages("kitchen", cluster.settings(), client.clock, client.unique_ids)
+        self.send_back = SendBack("kitchen", client.requests, client.routes, outgoing)
+
+    @property
+    def sent(self) -> SendMessageRequestHeaderV2:
+        (header,) = [header for broker in self.cluster.brokers for header in broker.stored]
+        return header
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return decode_properties(self.sent.properties or "")
+
+
+def play(virtual: VirtualTime, scene: Any) -> None:
+    async def main() -> None:
+        async with ScriptedCluster(virtual) as cluster:
+            cluster.routes["%RETRY%kitchen"] = cluster.route(queues=1)
+            settings = cluster.settings()
+            client = acquire(
+                settings, cluster.transport, virtual.clock, instance_name=None, is_free=lambda client: True
+            )
+            await client.routes.refresh("%RETRY%kitchen")
+            await scene(Scene(cluster, client))
+            await release(client)
+
+    virtual.run(main())
+
+
+def test_a_retry_goes_to_the_retry_topic_with_its_delay(virtual: VirtualTime) -> None:
+    """At its own broker, one more in reconsume times, level 3 + those so far."""
+
+    async def scene(at: Scene) -> None:
+        await at.send_back.retry(failed(reconsume_times=2), 0, 16, ValueError("no"))
+        assert (at.sent.topic, at.sent.broker_name, at.sent.flag) == ("%RETRY%kitchen", "a", 7)
+        assert at.sent.reconsume_times == 3
+        assert at.sent.max_reconsume_times is not None
+        assert at.sent.max_reconsume_times > at.sent.reconsume_times
+        assert at.properties["DELAY"] == "5"
+        assert at.properties["RETRY_TOPIC"] == "orders"
+        assert at.properties["UNIQ_KEY"] == "U1"
+        assert at.properties["WAIT"] == "false"
+        assert at.properties["ORIGIN_MESSAGE_ID"] == failed().offset_message_id
+        assert not {"MIN_OFFSET", "MAX_OFFSET", "CLUSTER", "REAL_TOPIC"} & at.properties.keys()
+
+    play(virtual, scene)
+
+
+def test_the_first_record_stays_the_origin(virtual: VirtualTime) -> None:
+    """However often it is sent back; traces of former delays and failures go."""
+
+    async def scene(at: Scene) -> None:
+        message = failed(
+            ORIGIN_MESSAGE_ID="O1", DELAY="3", REAL_TOPIC="x", REAL_QID="1", FAILURE_MESSAGE="old"
+        )
+        await at.send_back.retry(message, 1, 16, None)
+        assert at.properties["ORIGIN_MESSAGE_ID"] == "O1"
+        assert at.properties["DELAY"] == "1"
+        assert not {"REAL_TOPIC", "REAL_QID", "FAILURE_MESSAGE"} & at.properties.keys()
+
+    play(virtual, scene)
+
+
+@pytest.mark.parametrize(("level", "times"), [(-1, 0), (0, 16), (5, 17)])
+def test_a_dead_letter_is_a_retry_that_is_over_its_limit(
+    virtual: VirtualTime, level: int, times: int
+) -> None:
+    """For 4.9, which compares ``>=``, and for 5.x, which compares ``>``; and without a delay."""
+
+    async def scene(at: Scene) -> None:
+        await at.send_back.retry(failed(reconsume_times=times), level, 16, "enough")
+        assert at.sent.reconsume_times == times + 1
+        assert at.sent.max_reconsume_times == times
+        assert "DELAY" not in at.properties
+        assert at.properties["FAILURE_MESSAGE"] == "enough"
+
+    play(virtual, scene)
+
+
+def test_another_broker_takes_what_its_own_cannot(virtual: VirtualTime) -> None:
+    """One with the group's retry topic."""
+
+    async def scene(at: Scene) -> None:
+        await at.cluster.brokers[0].stop()
+        await at.send_back.retry(failed(), 0, 16, None)
+        assert at.sent.broker_name == "b"
+
+    play(virtual, scene)
+
+
+def test_the_broker_copies_its_record_as_a_second_way(virtual: VirtualTime) -> None:
+    """Request 36, when sending is refused everywhere."""
+
+    async def scene(at: Scene) -> None:
+        for broker in at.cluster.brokers:
+            broker.reply = ResponseCode.NO_PERMISSION
+        await at.send_back.retry(failed(), 4, 16, None)
+        (asked,) = [
+            command
+            for command in at.cluster.brokers[0].asked
+            if command.code == RequestCode.CONSUMER_SEND_MSG_BACK
+        ]
+        header = asked.header(ConsumerSendMsgBackRequestHeader)
+        assert (header.offset, header.group, header.delay_level, header.origin_topic) == (
+            4711,
+            "kitchen",
+            4,
+            "orders",
+        )
+
+    play(virtual, scene)
+
+
+def test_if_nobody_takes_it_that_is_an_error(virtual: VirtualTime) -> None:
+    """With every way that was tried."""
+
+    async def scene(at: Scene) -> None:
+        for broker in at.cluster.brokers:
+            await broker.stop()
+        with pytest.raises(SendError) as caught:
+            await at.send_back.retry(failed(), 0, 16, None)
+        assert caught.value.brokers == ("a", "b", "a")
+
+    play(virtual, scene)
+
+
+def test_causes_are_bounded_and_clean() -> None:
+    """They ride along in 32 KiB of properties, between separators of their own."""
+    try:
+        raise ValueError("x" * 5000 + "\x01\x02")
+    except ValueError as error:
+        told = failure_properties(error)
+    assert told["FAILURE_TYPE"] == "builtins.ValueError"
+    assert len(told["FAILURE_MESSAGE"]) == 800
+    assert told["FAILURE_PLACE"].endswith("in test_causes_are_bounded_and_clean")
+    assert failure_properties("a\x01b") == {"FAILURE_MESSAGE": "a b"}
+    assert failure_properties(None) == {}
+    assert failure_properties(asyncio.CancelledError()) == {
+        "FAILURE_TYPE": "asyncio.exceptions.CancelledError"
+    }
+
+
+def test_full_properties_leave_no_room_for_the_cause(virtual: VirtualTime) -> None:
+    """The message goes back all the same."""
+
+    async def scene(at: Scene) -> None:
+        await at.send_back.retry(failed(note="x" * 31_000), 0, 16, ValueError("y" * 800))
+        assert "FAILURE_MESSAGE" not in at.properties
+        assert len(at.properties["note"]) == 31_000
+
+    play(virtual, scene)
