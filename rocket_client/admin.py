@@ -32,6 +32,7 @@ from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import (
     CreateTopicRequestHeader,
     DeleteKVConfigRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     DeleteTopicRequestHeader,
     GetConsumerConnectionListRequestHeader,
@@ -46,7 +47,7 @@ from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.message_id import parse_offset_id
 from rocket_remoting.record import decode_record, decode_records
 from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
-from rocket_remoting.topics import AUTO_CREATE_TOPIC, validate_group, validate_topic
+from rocket_remoting.topics import AUTO_CREATE_TOPIC, retry_topic, validate_group, validate_topic
 from rocket_remoting.transport import Transport
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -233,6 +234,13 @@ class Admin:
             await self._client.requests.ask(
                 address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config)
             )
+
+    async def delete_group(self, group: str) -> None:
+        """The group, its offsets and its retry topic are gone from every broker."""
+        header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=True, clean_offset=True)
+        for address in (await self._masters(None)).values():
+            await self._client.requests.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        await self.delete_topic(retry_topic(group))
 
     async def consume_stats(self, group: str, topic: str) -> dict[MessageQueue, OffsetWrapper]:
         """How far the group is in each of the topic's queues."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
@@ -33,6 +34,7 @@ from rocket_client import (
 from rocket_client.allocation import averagely, averagely_by_circle
 from rocket_client.settings import parse_addresses
 from rocket_remoting import ConnectError, RemotingError
+from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.tcp import TcpTransport
 from rocket_remoting.topics import dlq_topic
 from rocket_remoting.transport import Transport
@@ -267,10 +269,11 @@ class RocketBinder(Binder):
             transport=self._transport,
             clock=self._clock,
         )
-        binding = RocketConsumerBinding(destination, consumer, receiver)
+        forget = partial(self._forget_group, group) if destination.group is None else None
+        binding = RocketConsumerBinding(destination, consumer, receiver, forget)
         try:
             if destination.group is None:
-                await self._skip_history(group, destination)
+                await self._make_anonymous(group, destination)
             await binding.start()
         except RemotingError as error:
             await binding.stop(0)
@@ -305,12 +308,14 @@ class RocketBinder(Binder):
         except (RemotingError, TimeoutError) as error:
             raise self._unavailable(binding, topic, error) from error
 
-    async def _skip_history(self, group: str, destination: ConsumerDestination) -> None:
-        """Commit the end of every queue for an anonymous group: it gets only what is sent from now on.
+    async def _make_anonymous(self, group: str, destination: ConsumerDestination) -> None:
+        """Make the group and commit the end of every queue for it: it gets only what is sent from now on.
 
-        Without a committed offset a broker gives a young queue from its beginning.
+        Without a committed offset a broker gives a young queue from its beginning; 5.x brokers take an offset
+        only of a group they know.
         """
         admin = self._require_admin()
+        await admin.create_group(SubscriptionGroupConfig(group_name=group))
         for topic in _topics(destination.name):
             try:
                 route = await admin.topic_route(topic)
@@ -318,6 +323,13 @@ class RocketBinder(Binder):
                 continue  # a topic that does not exist yet has no history
             for queue in route.subscribe_queues:
                 await admin.commit_offset(queue, group, await admin.max_offset(queue))
+
+    async def _forget_group(self, group: str) -> None:
+        """Remove an anonymous group whose only member has left; nobody can join it again."""
+        try:
+            await self._require_admin().delete_group(group)
+        except RemotingError as error:
+            log.info("anonymous group %s stays at the broker: %s", group, error)
 
     def _check_subscription(self, group: str, destination: ConsumerDestination) -> None:
         subscription = (destination.name, destination.delivery.tags or "*", destination.binding)

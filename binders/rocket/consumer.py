@@ -1,7 +1,7 @@
 """A consumer binding: a push consumer of `rocket_client` whose messages go to the framework's receiver."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 
 from binders.rocket.headers import from_message
@@ -21,12 +21,19 @@ _SUCCESS = Success()
 class RocketConsumerBinding(ConsumerBinding):
     """One binding's membership in its group."""
 
-    def __init__(self, destination: ConsumerDestination, consumer: PushConsumer, receiver: Receiver) -> None:
+    def __init__(
+        self,
+        destination: ConsumerDestination,
+        consumer: PushConsumer,
+        receiver: Receiver,
+        forget_group: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._destination = destination
         self._consumer = consumer
         self._receiver = receiver
         self._delivery = destination.delivery
         self._state = BindingState.STOPPED
+        self._forget_group = forget_group
         expression = self._delivery.tags or "*"
         for topic in destination.name.split(","):
             consumer.subscribe(topic.strip(), expression)
@@ -61,6 +68,8 @@ class RocketConsumerBinding(ConsumerBinding):
             return
         self._state = BindingState.STOPPED
         await self._consumer.shutdown(timeout)
+        if self._forget_group is not None:
+            await self._forget_group()
 
     async def _handle(
         self, messages: list[MessageExt], context: ConsumeContext
