@@ -1,7 +1,6 @@
 """Fixtures of the peer tests: Apache's broker, Apache's Java client, and the two together.
 
-Each is started when first asked for and lives as long as the session: a JVM takes seconds to start. Tests
-of one version form one xdist group, so that one worker starts what they need.
+Each is started when first asked for and lives as long as the session: a JVM takes seconds to start.
 """
 
 import os
@@ -20,10 +19,11 @@ SETTINGS = {"messageDelayLevel": DELAY_LEVELS}
 
 
 def of_version(version: str, *more: str) -> object:
-    """Return a fixture parameter whose tests run in that version's xdist group."""
-    marks = (pytest.mark.peer, pytest.mark.xdist_group(f"apache-{version}"))
+    """Return a fixture parameter that names the version, by which parallel workers share the tests."""
     value = (version, *more) if more else version
-    return pytest.param(value, marks=marks, id="-on-".join((f"java{version}", *more)) if more else version)
+    return pytest.param(
+        value, marks=pytest.mark.peer, id="-on-".join((f"java{version}", *more)) if more else version
+    )
 
 
 class Peers:

@@ -1,10 +1,11 @@
 """Apache's Java producers send to a broker: Apache's own, which proves the expectations, then ours."""
 
 import time
+from functools import partial
 
 import pytest
 
-from tests.peer.java_client import JavaError, SendMode
+from tests.peer.java_client import JavaError, JavaMessage, JavaProducer, SendMode
 from tests.peer.stage import Stage, eventually
 
 
@@ -12,14 +13,16 @@ from tests.peer.stage import Stage, eventually
 def test_sends_are_answered_with_where_the_message_is(stage: Stage, mode: SendMode) -> None:
     """Each answer names queue and offset, and the listener finds that message there, whole."""
     topic = stage.topic()
-    fields = {"tags": "red", "keys": "k1 k2", "flag": 7, "properties": {"colour": "crimson"}}
-    sent = stage.producer().send(topic, *(f"m{i}" for i in range(8)), mode=mode, **fields)
+    bodies = [f"m{i}" for i in range(8)]
+    properties = {"colour": "crimson"}
+    producer = stage.producer()
+    sent = producer.send(topic, *bodies, mode=mode, tags="red", keys="k1 k2", flag=7, properties=properties)
 
     received = stage.consumer(topic).take(8)
 
     assert {answer["status"] for answer in sent} == {"SEND_OK"}
     assert {(m.queue, m.offset): m.id for m in received} == {(s["queue"], s["offset"]): s["id"] for s in sent}
-    assert sorted(m.text for m in received) == [f"m{i}" for i in range(8)]
+    assert sorted(m.text for m in received) == bodies
     one = received[0]
     assert (one.topic, one.tags, one.keys, one.flag) == (topic, "red", "k1 k2", 7)
     assert one.properties["colour"] == "crimson"
@@ -122,15 +125,15 @@ def test_too_large_a_message_is_refused(stage: Stage) -> None:
 
 
 def test_offsets_of_a_queue_can_be_asked(stage: Stage) -> None:
-    """Minimum, maximum, earliest store time, and the offset of a moment."""
+    """Minimum, maximum, when the first message came, and the offset of a moment before it."""
     topic = stage.topic(queues=1)
     producer = stage.producer()
     sent = producer.send(topic, "a", "b", "c")
+    first = producer.view(topic, sent[0]["offsetId"]).raw["storeTimestamp"]
 
-    stored = [producer.view(topic, s["offsetId"]).raw["storeTimestamp"] for s in sent]
-    offsets = eventually(lambda: producer.offsets(topic, timestamp=stored[0]), lambda o: o["max"] == 3)
+    offsets = eventually(lambda: producer.offsets(topic, timestamp=first - 1000), lambda o: o["max"] == 3)
 
-    assert offsets == {"min": 0, "max": 3, "earliestStoreTime": stored[0], "search": 0}
+    assert offsets == {"min": 0, "max": 3, "earliestStoreTime": first, "search": 0}
 
 
 def test_messages_are_found_by_key_and_by_id(stage: Stage) -> None:
@@ -141,15 +144,15 @@ def test_messages_are_found_by_key_and_by_id(stage: Stage) -> None:
     (sent,) = producer.send(topic, "wanted", keys="order-7 customer-3")
 
     for key in ("order-7", "customer-3"):
-        found = eventually(lambda key=key: found_by(stage, topic, key), bool)
+        found = eventually(partial(found_by, producer, topic, key), bool)
         assert [m.text for m in found] == ["wanted"]
     for message_id in (sent["id"], sent["offsetId"]):
         assert producer.view(topic, message_id).text == "wanted"
 
 
-def found_by(stage: Stage, topic: str, key: str) -> list[object]:
-    """Return what a key finds; nothing is an error in Java."""
+def found_by(producer: JavaProducer, topic: str, key: str) -> list[JavaMessage]:
+    """Return what a key finds; to find nothing is an error in Java."""
     try:
-        return list(stage.producer().query(topic, key))
+        return producer.query(topic, key)
     except JavaError:
         return []

@@ -2,7 +2,9 @@ package streamkit.peer;
 
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.common.TopicConfig;
@@ -15,6 +17,7 @@ final class AdminTool {
 
     /** Runs one command line: what it prints is the result. */
     synchronized String run(Arguments command) throws Exception {
+        forgetCommands();
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream out = System.out;
         PrintStream err = System.err;
@@ -40,6 +43,16 @@ final class AdminTool {
         config.setWriteQueueNums(queues);
         client(command.text("nameServer")).createAndUpdateTopicConfig(command.text("address"), config);
         return null;
+    }
+
+    /** Some commands keep the client that they have shut down, so each run gets commands of its own. */
+    private static void forgetCommands() throws IllegalAccessException {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (field.getType() == List.class) {
+                field.setAccessible(true);
+                ((List<?>) field.get(null)).clear();
+            }
+        }
     }
 
     private synchronized DefaultMQAdminExt client(String nameServer) throws Exception {

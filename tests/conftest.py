@@ -1,0 +1,23 @@
+"""How parallel workers share the tests: each alone, but those of one Apache version together.
+
+An Apache broker and Java client take seconds to start; a worker that has them keeps all tests that use them.
+"""
+
+import re
+
+import pytest
+
+APACHE_VERSION = re.compile(r"^tests/peer/.*\[.*?(\d+\.\d+\.\d+)")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Hand out one test at a time, and the peer tests of one Apache version as one."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class LoadByVersion(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            version = APACHE_VERSION.match(nodeid)
+            return version[1] if version else nodeid
+
+    return LoadByVersion(config, log)
