@@ -5,6 +5,7 @@ import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Coroutine
+from contextvars import copy_context
 from functools import partial
 from itertools import count
 from typing import Final
@@ -48,6 +49,8 @@ class InMemoryConsumerBinding(ConsumerBinding):
         self._receiver = receiver
         self._state = BindingState.STOPPED
         self._tasks: set[asyncio.Task[None]] = set()
+        self._task_name = f"{self._binding} consumer"
+        self._context = copy_context()
 
     @property
     def state(self) -> BindingState:
@@ -98,7 +101,10 @@ class InMemoryConsumerBinding(ConsumerBinding):
         """End what only waits."""
 
     def _spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=f"{self._binding} consumer")
+        # A listener must not see the context of whoever sent the message.
+        task = asyncio.get_running_loop().create_task(
+            work, name=self._task_name, context=self._context.copy()
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

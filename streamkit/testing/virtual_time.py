@@ -18,9 +18,11 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from contextvars import Context
+from contextvars import Context, copy_context
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple
+
+from streamkit.clock import use_clock
 
 __all__ = [
     "CALLBACK_GRACE",
@@ -180,7 +182,10 @@ class VirtualClock:
 
 
 class VirtualTime:
-    """A virtual-time loop with its clock; ``run`` may be called again and again until ``close``."""
+    """A virtual-time loop with its clock; ``run`` may be called again and again until ``close``.
+
+    What runs on it is stamped by that clock.
+    """
 
     def __init__(self, epoch_ms: int = DEFAULT_EPOCH_MS) -> None:
         self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
@@ -188,10 +193,12 @@ class VirtualTime:
         assert isinstance(loop, VirtualTimeLoop)
         self.loop = loop
         self.clock = VirtualClock(loop, epoch_ms)
+        with use_clock(self.clock):
+            self._context = copy_context()
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run ``main`` to its end and return its result; time stands still between calls."""
-        return self._runner.run(main)
+        return self._runner.run(main, context=self._context)
 
     def advance(self, seconds: float) -> None:
         """Let ``seconds`` of virtual time pass; everything due in them happens."""

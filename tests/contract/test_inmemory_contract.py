@@ -10,13 +10,10 @@ import pytest
 
 from binders.inmemory.binder import CAPABILITIES
 from binders.inmemory.broker import InMemoryBroker
-from streamkit.clock import use_clock
 from streamkit.testing.contract import BinderContract, ContractEnvironment
 from streamkit.testing.virtual_time import VirtualTime
 
 R = TypeVar("R")
-
-_NAMES = {"redelivery_level": "redelivery-level", "max_reconsume_times": "max-reconsume-times"}
 
 
 class InMemoryEnvironment(ContractEnvironment):
@@ -55,9 +52,8 @@ class InMemoryEnvironment(ContractEnvironment):
 
     @asynccontextmanager
     async def around(self) -> AsyncIterator[None]:
-        """Stamp by the virtual clock; drop the broker at the end."""
-        with use_clock(self._time.clock):
-            yield
+        """Drop the broker at the end."""
+        yield
         InMemoryBroker.forget(self._broker)
 
 

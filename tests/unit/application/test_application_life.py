@@ -1,0 +1,162 @@
+"""Starting and stopping: on the caller's loop, in a thread, in a process of its own."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from streamkit import Message, output_channel
+from streamkit.application import StreamApplication
+from streamkit.errors import ApplicationError, ConfigurationError, UseAfterFork
+from streamkit.events import (
+    application_started,
+    application_stopped,
+    binding_created,
+    binding_removed,
+    loop_blocked,
+)
+from streamkit.loop_watch import LoopWatch
+
+MakeApplication = Callable[..., StreamApplication]
+
+
+def test_with_runs_the_application_in_a_thread_of_its_own(make_app: MakeApplication) -> None:
+    """Plain code sends and blocks; listeners work meanwhile."""
+    app = make_app(default_binder="inmemory", **{"bindings__a-out__destination": "a"})
+    received: list[tuple[str, bool]] = []
+    done = threading.Event()
+
+    @app.stream_listener("a")
+    async def note(text: str) -> None:
+        received.append((text, threading.current_thread() is threading.main_thread()))
+        done.set()
+
+    app.enable_binding(_Output)
+    with app:
+        assert app.is_running
+        assert app.bound(_Output).out.send(Message("x"))
+        assert done.wait(5)
+    assert received == [("x", False)]
+    assert not app.is_running
+
+
+def test_what_goes_wrong_at_start_is_raised_in_the_block_s_thread(make_app: MakeApplication) -> None:
+    """And the thread is gone."""
+    app = make_app(default_binder="nonesuch")
+    app.stream_listener("a")(lambda: None)
+    before = threading.active_count()
+    with pytest.raises(ConfigurationError, match="nonesuch"), app:
+        pass
+    assert threading.active_count() == before
+
+
+def test_the_life_of_bindings_is_told(make_app: MakeApplication) -> None:
+    """Outputs come before inputs, and go after them."""
+    app = make_app(default_binder="inmemory")
+    app.stream_listener("a")(lambda: None)
+    app.enable_binding(_Output)
+    told: list[str] = []
+    signals = [application_started, binding_created, binding_removed, application_stopped]
+    receivers = []
+    for event in signals:
+
+        def note(sender: object, *, _name: str = event.name, **values: object) -> None:
+            told.append(f"{_name} {values.get('binding', '')}".strip())
+
+        receivers.append(note)
+        event.connect(note, sender=app)
+
+    async def main() -> None:
+        async with app:
+            pass
+
+    asyncio.run(main())
+    assert told == [
+        "binding_created a-out",
+        "binding_created a",
+        "application_started",
+        "binding_removed a",
+        "binding_removed a-out",
+        "application_stopped",
+    ]
+
+
+def test_a_blocked_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A heartbeat that comes more than a second late is a warning and an event."""
+
+    class Clock(asyncio.SelectorEventLoop):
+        """A loop whose clock can be set."""
+
+        ahead = 0.0
+
+        def time(self) -> float:
+            return super().time() + self.ahead
+
+    blocked: list[float] = []
+
+    def note(sender: object, seconds: float) -> None:
+        blocked.append(seconds)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Clock)
+        watch = LoopWatch("app")
+        watch.start()
+        loop.ahead += 5
+        with loop_blocked.connected_to(note):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        watch.stop()
+
+    with asyncio.Runner(loop_factory=Clock) as runner:
+        runner.run(main())
+    assert blocked == pytest.approx([4.5], abs=0.4)
+    assert "was blocked for" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
+def test_use_after_fork_is_an_error(make_app: MakeApplication) -> None:
+    """In the child of a fork neither channels nor the bridge work."""
+    app = make_app(default_binder="inmemory")
+    app.enable_binding(_Output)
+    reading, writing = os.pipe()
+    with app:
+        channel = app.bound(_Output).out
+        assert channel.send(Message("x"))
+        child = os.fork()
+        if child == 0:
+            refused = 0
+            for send in (
+                lambda: channel.send(Message("x")),
+                lambda: app.bridge.send("b", "x"),
+                lambda: asyncio.run(channel.asend(Message("x"))),
+            ):
+                try:
+                    send()
+                except UseAfterFork:
+                    refused += 1
+                except BaseException:
+                    refused += 100
+            os.write(writing, str(refused).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(reading, 10) == b"3"
+        assert channel.send(Message("x"))
+    os.close(reading)
+    os.close(writing)
+
+
+def test_stop_without_start_does_nothing(app: StreamApplication) -> None:
+    """And run can be asked to stop only while it runs."""
+    asyncio.run(app.stop())
+    app.request_stop()
+    with pytest.raises(ApplicationError):
+        _ = app.portal
+
+
+class _Output:
+    """An interface."""
+
+    out = output_channel("a-out")

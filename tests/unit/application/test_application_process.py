@@ -1,0 +1,127 @@
+"""`app.run()` and `streamkit run` in processes of their own: signals, exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+PROGRAM = """
+import asyncio
+from streamkit import StreamApplication
+from streamkit.events import application_started
+
+app = StreamApplication()
+tasks = set()
+
+@app.stream_listener("a")
+async def slow(seconds: float) -> None:
+    print("begun", flush=True)
+    await asyncio.sleep(seconds)
+    print("ended", flush=True)
+    if seconds == 0:
+        app.request_stop()
+
+@application_started.connect
+def feed(sender):
+    tasks.add(asyncio.get_running_loop().create_task(app.bridge.asend("topic", sender.environment.text("seconds"))))
+
+if __name__ == "__main__":
+    app.run()
+    print("stopped", flush=True)
+"""
+
+SETTINGS = """
+spring.cloud.stream.default-binder=inmemory
+spring.cloud.stream.bindings.a.destination=topic
+"""
+
+
+@contextmanager
+def program(directory: Path, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+    """A process in a directory with the program and its settings."""
+    (directory / "shop.py").write_text(PROGRAM)
+    (directory / "application.properties").write_text(SETTINGS)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def until(process: "subprocess.Popen[str]", text: str) -> str:
+    """The output up to the line that has `text`."""
+    assert process.stdout is not None
+    read = []
+    for line in process.stdout:
+        read.append(line)
+        if text in line:
+            return "".join(read)
+    raise AssertionError(f"{text!r} never came:\n{''.join(read)}")
+
+
+def test_the_first_signal_finishes_the_call_in_flight(tmp_path: Path) -> None:
+    """run returns after the listener has, and the process ends well."""
+    with program(tmp_path, "shop.py", "--seconds=0.3") as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGTERM)
+        assert "ended" in until(process, "stopped")
+        assert process.wait(10) == 0
+
+
+def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
+    """Nobody waits for the listener any more."""
+    with program(tmp_path, "shop.py", "--seconds=60") as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGINT)
+        until(process, "once more ends at once")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 128 + signal.SIGINT
+
+
+def test_an_application_may_end_itself(tmp_path: Path) -> None:
+    """request_stop ends run; a listener may call it."""
+    with program(tmp_path, "shop.py", "--seconds=0") as process:
+        assert "ended" in until(process, "stopped")
+        assert process.wait(10) == 0
+
+
+def test_streamkit_run_runs_an_application_with_settings(tmp_path: Path) -> None:
+    """Arguments after the application's name are settings."""
+    with program(tmp_path, "-m", "streamkit.cli", "run", "shop", "--seconds=0") as process:
+        assert "Started with bindings {'a': 'running'}" in until(process, "ended")
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["nope"], "there is no module 'nope'"),
+        (["shop:application"], "shop:application is nothing of that name"),
+        (["shop:tasks"], "shop:tasks is a set, not a StreamApplication; it has shop:app"),
+        (["shop", "settings"], "'settings' is no setting"),
+        (["shop", "--spring.cloud.stream.bindings.a.groop=g"], "did you mean"),
+    ],
+)
+def test_streamkit_run_says_what_is_wrong(tmp_path: Path, arguments: list[str], text: str) -> None:
+    """Without a traceback, and with an exit code."""
+    with program(tmp_path, "-m", "streamkit.cli", "run", *arguments) as process:
+        output, _ = process.communicate(timeout=20)
+        assert text in output
+        assert "Traceback" not in output
+        assert process.returncode in (1, 2)

@@ -1,0 +1,190 @@
+"""What is sent by listeners, the bridge and channels, and how."""
+
+from collections.abc import Callable
+
+import pytest
+
+from streamkit import ChannelInterceptor, Message, MessageChannel, send_to
+from streamkit.application import StreamApplication
+from streamkit.binder.attempts import causes
+from streamkit.errors import ConfigurationError, MessageConversionError, MessagingError
+from streamkit.messaging.headers import PARTITION, SEND_TO_DESTINATION, TAGS
+from streamkit.testing.harness import Harness
+
+MakeApplication = Callable[..., StreamApplication]
+Start = Callable[[], Harness]
+
+
+def test_a_result_may_be_a_message_or_a_list_of_messages(app: StreamApplication, test: Start) -> None:
+    """A message goes as it is, a list one by one; None goes nowhere."""
+
+    @app.stream_listener("a")
+    @send_to("b")
+    def answer(text: str) -> Message[str] | list[Message[str]] | None:
+        if text == "one":
+            return Message("1", {"own": "yes"})
+        return [Message(part) for part in text.split()] if text != "none" else None
+
+    harness = test()
+    for text in ("one", "none", "2 3"):
+        harness.input("a").send(text, {"colour": "red"})
+    messages = harness.output("b").receive_all(str)
+    assert [message.payload for message in messages] == ["1", "2", "3"]
+    assert messages[0].headers["own"] == "yes"
+    assert "colour" not in messages[0].headers
+
+
+def test_a_result_goes_to_each_binding_that_is_named(app: StreamApplication, test: Start) -> None:
+    """send_to takes several."""
+
+    @app.stream_listener("a")
+    @send_to("b", "c")
+    def answer(text: str) -> str:
+        return text
+
+    harness = test()
+    harness.input("a").send("x")
+    assert harness.output("b").receive(str).payload == "x"
+    assert harness.output("c").receive(str).payload == "x"
+
+
+def test_a_header_sends_one_result_elsewhere(app: StreamApplication, test: Start) -> None:
+    """The header is removed on the way."""
+
+    @app.stream_listener("a")
+    @send_to("b")
+    def answer(text: str) -> Message[str]:
+        return Message(text, {SEND_TO_DESTINATION: "elsewhere"})
+
+    harness = test()
+    harness.input("a").send("x")
+    assert SEND_TO_DESTINATION not in harness.output("elsewhere").receive().headers
+    assert harness.output("b").is_empty
+
+
+def test_what_is_true_of_the_input_only_is_not_copied(make_app: MakeApplication) -> None:
+    """Partition, tags, attempt, and the headers the setting lists; without copy_headers none at all."""
+    app = make_app(integration__message_handler_not_propagated_headers="contentType,secret")
+    app.stream_listener("a")(send_to("b")(lambda text: {"is": "json"}))
+
+    @app.stream_listener("c", copy_headers=False)
+    @send_to("b")
+    def plain(text: str) -> str:
+        return text
+
+    headers = {"secret": "s", "colour": "red", TAGS: "t", "contentType": "text/plain", PARTITION: 2}
+    with app.test() as harness:
+        harness.input("a").send("x", headers)
+        copied = harness.output("b").receive()
+        harness.input("c").send("x", headers)
+        bare = harness.output("b").receive()
+    assert set(copied.headers) - {"id", "timestamp", "streamkit_sequence"} == {
+        "colour",
+        "contentType",
+        PARTITION,
+    }
+    assert copied.headers.content_type == "application/json"
+    assert copied.headers[PARTITION] == 0
+    assert "colour" not in bare.headers
+
+
+def test_the_bridge_converts_by_the_content_type_it_is_told(app: StreamApplication, test: Start) -> None:
+    """The argument wins over the message's header, that over the binding's setting."""
+    harness = test()
+    assert app.bridge.send("b", {"a": 1})
+    assert app.bridge.send("b", Message(12, {"contentType": "application/json"}), "text/plain")
+    assert [message.headers.content_type for message in harness.output("b").receive_all()] == [
+        "application/json",
+        "text/plain",
+    ]
+
+
+def test_nothing_can_be_sent_to_an_input(app: StreamApplication, test: Start) -> None:
+    """The bridge says so."""
+    app.stream_listener("a")(lambda text: None)
+    test()
+    with pytest.raises(ConfigurationError, match="binding 'a' is an input"):
+        app.bridge.send("a", "x")
+
+
+def test_destinations_may_be_limited(make_app: MakeApplication) -> None:
+    """dynamic-destinations lists what may be bound at run time; configured bindings always may."""
+    app = make_app(dynamic_destinations="allowed")
+    with app.test():
+        assert app.bridge.send("allowed", "x")
+        assert app.bridge.send("b", "x")
+        with pytest.raises(ConfigurationError, match="'other' may not be bound"):
+            app.bridge.send("other", "x")
+
+
+def test_what_cannot_be_written_is_the_sender_s_error(app: StreamApplication, test: Start) -> None:
+    """Even with an error channel: the message itself is wrong."""
+    harness = test()
+    with pytest.raises(MessagingError) as caught:
+        app.bridge.send("b", object())
+    assert any(isinstance(cause, MessageConversionError) for cause in causes(caught.value))
+    assert harness.output("b").is_empty
+
+
+def test_native_bindings_convert_nothing(make_app: MakeApplication) -> None:
+    """use-native-encoding takes bytes only, use-native-decoding gives bytes only."""
+    app = make_app(
+        bindings__b__producer__use_native_encoding="true", bindings__a__consumer__use_native_decoding="true"
+    )
+    seen: list[bytes] = []
+
+    @app.stream_listener("a")
+    async def listener(payload: bytes) -> None:
+        seen.append(payload)
+
+    with app.test() as harness:
+        harness.input("a").send({"a": 1})
+        app.bridge.send("b", b"\x00\x01")
+        assert harness.output("b").receive().payload == b"\x00\x01"
+        with pytest.raises(MessagingError, match="sends bytes, not str"):
+            app.bridge.send("b", "text")
+    assert seen == [b'{"a":1}']
+
+
+def test_a_native_listener_cannot_ask_for_a_type(make_app: MakeApplication) -> None:
+    """Nobody would convert."""
+    app = make_app(bindings__a__consumer__use_native_decoding="true")
+
+    @app.stream_listener("a")
+    async def listener(payload: dict[str, int]) -> None:
+        """Never called."""
+
+    with pytest.raises(ConfigurationError, match="with use-native-decoding"), app.test():
+        pass
+
+
+class Stamp(ChannelInterceptor):
+    """Marks what passes, and stops what is bad."""
+
+    def pre_send(self, message: Message[object], channel: MessageChannel) -> Message[object] | None:
+        return None if message.headers.get("bad") else message.with_header("stamped", channel.name)
+
+
+def test_interceptors_see_the_bound_channels_they_match(app: StreamApplication, test: Start) -> None:
+    """Inputs and outputs by pattern; what an interceptor stops is done."""
+    app.add_interceptor(Stamp(), "b", "dyn*")
+    app.stream_listener("a")(send_to("b")(lambda text: text))
+    harness = test()
+    harness.input("a").send(b"1")
+    harness.input("a").send(b"2", {"bad": True})
+    app.bridge.send("dynamic", b"3")
+    assert harness.output("b").receive().headers["stamped"] == "b"
+    assert harness.output("dynamic").receive().headers["stamped"] == "dynamic"
+    assert harness.output("b").is_empty
+
+
+def test_a_partition_can_be_selected_by_an_expression(make_app: MakeApplication) -> None:
+    """The expression's root is the key."""
+    app = make_app(
+        bindings__b__producer__partition_key_expression="payload",
+        bindings__b__producer__partition_selector_expression="length() * 2",
+        output_bindings="b",
+    )
+    with app.test() as harness:
+        app.bridge.send("b", "x")
+        assert harness.output("b").receive().headers[PARTITION] == 2

@@ -1,0 +1,138 @@
+"""The harness: one line makes an application testable."""
+
+import time as real_time
+from collections.abc import Callable
+
+import pytest
+
+from streamkit import Message, send_to
+from streamkit.application import StreamApplication
+from streamkit.errors import BinderError
+from streamkit.testing.harness import Harness
+from streamkit.testing.virtual_time import DEFAULT_EPOCH_MS, VirtualTime
+
+StartTest = Callable[..., Harness]
+
+
+def application(**settings: str) -> StreamApplication:
+    """A processor from `orders` to `receipts`, configured for RocketMQ."""
+    bindings = "spring.cloud.stream.bindings"
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            f"{bindings}.orders.destination": "topic-of-orders",
+            f"{bindings}.orders.group": "shop",
+            f"{bindings}.receipts.destination": "topic-of-receipts",
+            **{f"spring.cloud.stream.{key.replace('__', '.')}": value for key, value in settings.items()},
+        },
+    )
+
+    @app.stream_listener("orders")
+    @send_to("receipts")
+    def charge(amount: float) -> str:
+        if amount < 0:
+            raise ValueError("negative")
+        real_time.sleep(0.01)
+        return f"paid {amount:g}"
+
+    return app
+
+
+def test_everything_that_needs_no_time_has_happened_after_send() -> None:
+    """Listeners on threads included; inputs and outputs are found by binding or by destination."""
+    with application().test() as test:
+        test.input("orders").send("5")
+        test.input("topic-of-orders").send("6")
+        assert test.output("receipts").receive(str).payload == "paid 5"
+        assert test.output("topic-of-receipts").receive(str).payload == "paid 6"
+        assert test.time.loop.time() < 0.001
+
+
+def test_messages_come_in_the_order_they_were_sent() -> None:
+    """Whatever partition they went through."""
+    with application().test() as test:
+        for number in range(20):
+            test.input("orders").send(str(number))
+        payloads = [message.payload for message in test.output("receipts").receive_all(str)]
+        assert payloads == [f"paid {number}" for number in range(20)]
+
+
+def test_hours_of_retries_end_in_the_dead_letters() -> None:
+    """Settings of the type that is stood in for are honoured; time passes only when told."""
+    app = application(rocketmq__bindings__orders__consumer__push__max_reconsume_times="2")
+    with app.test() as test:
+        test.input("orders").send("-1")
+        assert test.dead_letters("orders").is_empty
+        assert test.errors == []
+        test.advance(minutes=2)
+        assert test.dead_letters("orders").receive().payload == b"-1"
+        assert len(test.errors) == 3
+
+
+def test_a_missing_message_is_explained_by_the_errors() -> None:
+    """What was told on errorChannel stands in the failure."""
+    with application().test() as test:
+        test.input("orders").send("-1")
+        with pytest.raises(
+            AssertionError, match="nothing was sent to 'topic-of-receipts' within 60 s"
+        ) as caught:
+            test.output("receipts").receive(within=60)
+        assert "ValueError: negative" in str(caught.value)
+
+
+def test_waiting_ends_with_the_message() -> None:
+    """`within` lets only as much time pass as needed."""
+    app = application()
+    with app.test() as test:
+        test.run(_send_delayed(app, 3600))
+        assert test.output("receipts").receive(str, within=7200).payload == "late"
+        assert 3600 <= test.time.loop.time() < 3601
+
+
+async def _send_delayed(app: StreamApplication, seconds: float) -> None:
+    await app.bridge.asend("receipts", Message("late", {"streamkit_delay": seconds}))
+
+
+def test_messages_are_stamped_by_the_virtual_clock() -> None:
+    """app.clock follows virtual time."""
+    app = application()
+    with app.test() as test:
+        test.advance(hours=1)
+        assert app.clock.now_ms() == DEFAULT_EPOCH_MS + 3_600_000
+        test.input("orders").send("1")
+        assert test.output("receipts").receive().headers.timestamp == DEFAULT_EPOCH_MS + 3_600_000
+
+
+def test_strict_mode_fails_on_what_nobody_looked_at(stream_test: StartTest) -> None:
+    """A sent message must be read by somebody, or by the test."""
+    with (
+        pytest.raises(BinderError, match="1 sent to 'topic-of-receipts', which nobody consumes"),
+        application().test(strict=True) as test,
+    ):
+        test.input("orders").send("5")
+    harness = stream_test(application(), strict=True)
+    harness.input("orders").send("5")
+    harness.output("receipts").receive()
+
+
+def test_a_failing_test_is_not_hidden_by_strictness() -> None:
+    """Its own failure is the one to see."""
+    with pytest.raises(KeyError), application().test(strict=True) as test:  # noqa: PT012
+        test.input("orders").send("5")
+        raise KeyError
+
+
+def test_the_application_is_as_it_was_afterwards() -> None:
+    """It can be tested again, and its container's parts are its own again."""
+    app = application()
+    for _ in range(2):
+        with app.test() as test:
+            test.input("orders").send("5")
+            assert len(test.output("receipts").receive_all()) == 1
+    assert type(app.clock).__name__ == "SystemClock"
+
+
+def test_virtual_time_is_a_fixture(virtual_time: VirtualTime) -> None:
+    """For tests without an application."""
+    virtual_time.advance(3)
+    assert virtual_time.loop.time() == 3
