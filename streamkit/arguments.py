@@ -97,7 +97,8 @@ def _innermost(function: Callable[..., object]) -> Callable[..., object]:
         function = function.func
     if not inspect.isroutine(function):
         function = type(function).__call__
-    return inspect.unwrap(function)
+    innermost: Callable[..., object] = inspect.unwrap(function)
+    return innermost
 
 
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
