@@ -145,6 +145,7 @@ def test_with_all_name_servers_killed_traffic_goes_on(tmp_path: Path) -> None:
             consumer(processes.addresses, heard),
         ):
             await producer.send(Message("orders", b"0"))
+            await heard.count(1, patience=20)
             processes.name_servers[0].signal(signal.SIGKILL)
             await producer.send(Message("bills", b"still found"))
             processes.name_servers[1].signal(signal.SIGKILL)
