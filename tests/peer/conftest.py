@@ -82,6 +82,12 @@ def apache_broker(request: pytest.FixtureRequest, peers: Peers) -> ApacheBroker:
 
 
 @pytest.fixture
+def java_client(peers: Peers) -> Callable[[str], JavaClient]:
+    """Apache's Java client of a version."""
+    return peers.client
+
+
+@pytest.fixture
 def apache_broker_factory() -> Iterator[Callable[..., ApacheBroker]]:
     """Start Apache brokers of a version with other settings, by `ApacheBroker`'s arguments."""
     with ExitStack() as stack:
