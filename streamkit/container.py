@@ -9,7 +9,7 @@ in listeners and constructors are looked up there first.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from streamkit.binder.registry import BinderRegistry, BinderTypes
 from streamkit.clock import SystemClock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import StreamSettings
-from streamkit.messaging.converter import CompositeMessageConverter, MessageConverter
+from streamkit.messaging.converter import CompositeMessageConverter
 
 if TYPE_CHECKING:  # the wiring module is slow to import, and without it there are no markers
     from dependency_injector.wiring import ProvidersMap
@@ -37,11 +37,11 @@ class ApplicationContainer(containers.DeclarativeContainer):
     """The application itself."""
     application_name = providers.Dependency(instance_of=str)
     """Its name, for client ids and logs."""
-    environment: "providers.Dependency[Environment]" = providers.Dependency()
+    environment = providers.Dependency(instance_of=Environment)
     """All settings."""
-    binder_plugins: "providers.Dependency[Mapping[str, object]]" = providers.Dependency(default={})
+    binder_plugins = providers.Dependency(instance_of=dict, default={})
     """Binder types given in code."""
-    converters: "providers.Dependency[Sequence[MessageConverter]]" = providers.Dependency(default=())
+    converters = providers.Dependency(instance_of=tuple, default=())
     """The user's message converters, tried first."""
 
     clock = providers.Singleton(SystemClock)
@@ -95,12 +95,13 @@ class Providers:
         wiring = sys.modules.get("dependency_injector.wiring")
         if wiring is None or not isinstance(marker, wiring.Provide | wiring.Provider):
             return None
+        mark: Any = marker
         for container in self._containers:
             known: ProvidersMap = wiring.ProvidersMap(container)
-            provider: Any = known.resolve_provider(marker.provider, marker.modifier)
+            provider: Any = known.resolve_provider(mark.provider, mark.modifier)
             if provider is not None:
                 return partial(_itself, provider) if isinstance(marker, wiring.Provider) else provider
-        raise LookupError(f"no container provides {marker.provider!r}")
+        raise LookupError(f"no container provides {mark.provider!r}")
 
 
 def _itself(provider: object) -> object:
