@@ -84,6 +84,11 @@ class ApacheBroker:
         else:
             self.stop()
 
+    @property
+    def pid(self) -> int:
+        """The operating system's id of the JVM."""
+        return self._process.pid
+
     def stop_name_server(self) -> None:
         """Stop the name server; the broker goes on without it."""
         self._process.write("stop namesrv")
