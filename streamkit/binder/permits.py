@@ -17,7 +17,7 @@ class Permits:
         on_free: Called, on the loop, when a permit has become free and nobody took it.
     """
 
-    __slots__ = ("_closed", "_free", "_waiters", "_withheld", "on_free")
+    __slots__ = ("_closed", "_free", "_sleepers", "_waiters", "_withheld", "on_free")
 
     def __init__(self, count: int) -> None:
         self.on_free: Callable[[], None] | None = None
@@ -25,6 +25,7 @@ class Permits:
         self._withheld = False
         self._closed = False
         self._waiters: deque[Future[None]] = deque()
+        self._sleepers: set[Future[None]] = set()
 
     @property
     def free(self) -> int:
@@ -58,13 +59,33 @@ class Permits:
         self._free += 1
         self._hand_out()
 
+    async def sleep(self, seconds: float) -> None:
+        """Wait before asking for a permit again.
+
+        Raises:
+            CancelledError: Permits are closed, so there is nothing to wait for.
+        """
+        if self._closed:
+            raise CancelledError
+        loop = get_running_loop()
+        sleeper: Future[None] = loop.create_future()
+        timer = loop.call_later(seconds, _wake, sleeper)
+        self._sleepers.add(sleeper)
+        try:
+            await sleeper
+        finally:
+            timer.cancel()
+            self._sleepers.discard(sleeper)
+
     def withhold(self) -> None:
         """Let nobody have a permit until :meth:`grant`; those who have one keep it."""
         self._withheld = True
 
     def close(self) -> None:
-        """Cancel everybody who waits for a permit, or asks for one until :meth:`grant`."""
+        """Cancel everybody who waits for a permit, sleeps before that, or asks for one until :meth:`grant`."""
         self._withheld = self._closed = True
+        for sleeper in self._sleepers:
+            sleeper.cancel()
         while self._waiters:
             self._waiters.popleft().cancel()
 
@@ -81,3 +102,8 @@ class Permits:
                 waiter.set_result(None)
         if self.free > 0 and self.on_free is not None:
             self.on_free()
+
+
+def _wake(sleeper: "Future[None]") -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

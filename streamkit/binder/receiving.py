@@ -121,7 +121,7 @@ class MessageReceiver:
                     pause,
                     unwrapped(error),
                 )
-            await asyncio.sleep(pause)
+            await self._permits.sleep(pause)
         raise AssertionError("a delivery makes at least one call")
 
     async def _call(

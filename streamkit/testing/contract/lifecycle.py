@@ -76,6 +76,30 @@ class LifecycleCases:
         assert [message.payload for message in await again.wait(1)] == [b"x"]
 
     @case
+    async def test_a_message_in_back_off_does_not_hold_up_a_stop(self, s: Scenario) -> None:
+        """It stays unsettled, and the group's next member receives it."""
+        if s.lacks(Capability.DURABLE_GROUP):
+            return
+        topic, group = await s.topic(), s.name("group")
+        calls = s.recorder("calls")
+
+        async def fail(payload: str) -> None:
+            calls.add(payload)
+            raise ValueError(payload)
+
+        app = await s.consume(
+            topic, group, fail, settings={"consumer.back-off-initial-interval": f"{STOP_TIMEOUT * 2:g}s"}
+        )
+        await s.send(topic, "x")
+        await calls.wait(1)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await app.stop()
+        assert loop.time() - began < STOP_TIMEOUT / 2
+        again = await s.record(topic, group)
+        assert [message.payload for message in await again.wait(1)] == [b"x"]
+
+    @case
     async def test_a_binding_can_be_stopped_and_started_by_itself(self, s: Scenario) -> None:
         """A stopped binding receives nothing; started again it takes up what its group has."""
         topic, group = await s.topic(), s.name("group")

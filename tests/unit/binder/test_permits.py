@@ -70,6 +70,26 @@ def test_a_free_permit_is_told_only_when_nobody_waits() -> None:
     assert asyncio.run(main()) == 1
 
 
+def test_closing_ends_every_wait() -> None:
+    """For a permit and for the next attempt; nothing starts until permits are granted again."""
+
+    async def main() -> None:
+        permits = Permits(1)
+        await permits.acquire()
+        waits = [asyncio.create_task(permits.acquire()), asyncio.create_task(permits.sleep(60))]
+        await asyncio.sleep(0)
+        permits.close()
+        results = await asyncio.gather(*waits, permits.acquire(), permits.sleep(0), return_exceptions=True)
+        assert [type(result) for result in results] == [asyncio.CancelledError] * 4
+        permits.release()
+        assert permits.free == 0
+        permits.grant()
+        await permits.acquire()
+        await permits.sleep(0)
+
+    asyncio.run(main())
+
+
 def test_deadlines_cancel_the_calls_that_are_late_and_no_others() -> None:
     """One timer for all: each call expires at its own time."""
     ended: list[tuple[str, float]] = []
