@@ -1,0 +1,81 @@
+"""The application's parts can be looked at, replaced and extended."""
+
+from collections.abc import Callable
+
+from dependency_injector import providers
+
+from streamkit.application import StreamApplication
+from streamkit.errors import MessageConversionError
+from streamkit.messaging.converter import Reader, Writer
+from streamkit.messaging.mime import MimeType
+from streamkit.testing.harness import Harness
+
+Start = Callable[[], Harness]
+
+
+class Celsius:
+    """A type only its own converter knows."""
+
+    def __init__(self, degrees: float) -> None:
+        self.degrees = degrees
+
+
+class CelsiusConverter:
+    """Writes and reads `21C`."""
+
+    def reader(self, type_: object, mime: MimeType) -> Reader | None:
+        """For its own type only."""
+        return _read if type_ is Celsius else None
+
+    def writer(self, type_: type, mime: MimeType) -> Writer | None:
+        """For its own type only."""
+        return (lambda celsius: f"{celsius.degrees:g}C".encode()) if type_ is Celsius else None
+
+
+def _read(data: bytes) -> Celsius:
+    if not data.endswith(b"C"):
+        raise MessageConversionError("no temperature")
+    return Celsius(float(data[:-1]))
+
+
+class StoppedClock:
+    """A clock that stands still."""
+
+    def now_ms(self) -> int:
+        """Always the same."""
+        return 42
+
+
+def test_own_converters_come_first() -> None:
+    """In listeners, outputs and the harness."""
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={"spring.cloud.stream.bindings.a.destination": "a"},
+        converters=[CelsiusConverter()],
+    )
+    seen: list[float] = []
+
+    @app.stream_listener("a")
+    async def note(temperature: Celsius) -> None:
+        seen.append(temperature.degrees)
+
+    with app.test() as test:
+        test.input("a").send(Celsius(21))
+        app.bridge.send("b", Celsius(5))
+        assert test.output("b").receive(Celsius).payload.degrees == 5
+    assert seen == [21]
+
+
+def test_parts_can_be_overridden(app: StreamApplication) -> None:
+    """The clock, for one, stamps messages."""
+    app.container.clock.override(providers.Object(StoppedClock()))
+    assert app.clock.now_ms() == 42
+
+
+def test_settings_and_bindings_are_parts(app: StreamApplication, test: Start) -> None:
+    """They are what the application runs with."""
+    app.stream_listener("a")(lambda: None)
+    test()
+    assert app.container.settings().value.bindings["a"].group == "g"
+    assert app.container.bindings().bindings == app.bindings
+    assert app.container.application() is app
