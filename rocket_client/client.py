@@ -14,7 +14,6 @@ All of it on the event loop the client was made on, by that loop's time.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from datetime import timedelta
 from typing import Protocol
 
 from rocket_client.answers import BrokerRequestsToClient, ConsumerAnswers
@@ -250,12 +249,12 @@ class RocketClient:
         self.every(FIRST_PERSIST, self._persist_interval, self._persist, "commit offsets")
 
     def every(
-        self, first: float | timedelta, interval: float, action: Callable[[], Awaitable[None]], name: str
+        self, first: float, interval: float, action: Callable[[], Awaitable[None]], name: str
     ) -> asyncio.Task[None]:
         """Run the action again and again, until the task returned is cancelled or the client closes."""
 
         async def run() -> None:
-            await asyncio.sleep(first if isinstance(first, float) else first.total_seconds())
+            await asyncio.sleep(first)
             while True:
                 try:
                     await action()

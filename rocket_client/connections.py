@@ -69,16 +69,18 @@ class Connections:
         connection = await self._transport.connect(
             address, handler=self._handler, timeout=self._connect_timeout
         )
-        connection.add_close_callback(lambda closed: self._forget(address, closed))
-        if self._introduce is not None:
-            try:
+        try:
+            if self._introduce is not None:
                 await self._introduce(connection)
-            except RemotingError as error:
-                _LOG.warning("introducing this client to %s failed: %s", address, error)
-        if self._closed:
-            await connection.close()
-            raise ConnectionLost(address, "the client is shut down")
+        except RemotingError as error:
+            _LOG.warning("introducing this client to %s failed: %s", address, error)
+        except BaseException:
+            connection.abort("given up")
+            raise
+        if connection.is_closed:
+            raise ConnectionLost(address)
         self._open[address] = connection
+        connection.add_close_callback(lambda closed: self._forget(address, closed))
         return connection
 
     def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:

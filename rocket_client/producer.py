@@ -92,6 +92,7 @@ class Producer:
         )
         self._sender = Sender(self._client, self.settings, self._outgoing)
         self._client.register_producer(self)
+        self._client.spawn(self._client.heartbeat(), "announce producer")
         self._life.succeed()
 
     async def shutdown(self) -> None:

@@ -211,8 +211,7 @@ class PushConsumer:
             await self._client.routes.refresh(topic)
         await self._client.heartbeat()
         self._consumption.start()
-        await self._rebalancer.rebalance()
-        self._rebalancer.start()
+        await self._rebalancer.start()
         self._client.routes.changed.append(self._route_changed)
         self._client.search_routes()
         if self._orderly is not None and self._clustering:

@@ -47,7 +47,7 @@ class Rebalancer:
         self._limits: dict[str, PullLimits] = {}
         self._queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
-        # Revoked in orderly mode with a call under way: not to be taken again before that call has ended.
+        # Being given back, their offset not committed or their lock not released yet: not to be taken again now.
         self._leaving: set[MessageQueue] = set()
         self._in_trouble: set[str] = set()
         self._background: set[asyncio.Task[None]] = set()
@@ -74,15 +74,16 @@ class Rebalancer:
         """Divide anew as soon as the loop comes to it."""
         self._wanted.set()
 
-    def start(self) -> None:
-        """Go on dividing when there is cause, and every `rebalance_interval`."""
-        self._running = asyncio.create_task(self._run(), name=f"rebalance of {self._group}")
+    async def start(self) -> None:
+        """Divide now, and go on when there is cause, and every `rebalance_interval`."""
+        complete = await self.rebalance()
+        self._running = asyncio.create_task(self._run(complete), name=f"rebalance of {self._group}")
 
-    async def _run(self) -> None:
+    async def _run(self, complete: bool) -> None:
         interval = self._settings.rebalance_interval.total_seconds()
-        retry, complete = FIRST_RETRY, bool(self._queues)
+        retry = FIRST_RETRY
         while True:
-            pause = interval if complete else min(retry, interval)
+            pause = interval if complete else retry
             try:
                 async with asyncio.timeout(pause):
                     await self._wanted.wait()
@@ -94,7 +95,7 @@ class Rebalancer:
             except Exception:
                 _LOG.exception("group %s: rebalancing failed", self._group)
                 complete = False
-            retry = FIRST_RETRY if complete else 2 * retry
+            retry = FIRST_RETRY if complete else min(2 * retry, interval)
 
     # How
 
@@ -130,8 +131,9 @@ class Rebalancer:
             share = self._settings.allocate_message_queue_strategy(
                 self._group, self._client.client_id, route.subscribe_queues, members
             )
-        await self._revoke([queue for queue in self._queues if queue.topic == topic and queue not in share])
-        taken = await asyncio.gather(*(self._assign(queue) for queue in share if queue not in self._queues))
+        mine = set(share)
+        await self._revoke([queue for queue in self._queues if queue.topic == topic and queue not in mine])
+        taken = await asyncio.gather(*(self._assign(queue) for queue in mine if queue not in self._queues))
         return all(taken)
 
     async def _members(self, topic: str) -> list[str] | None:
@@ -158,6 +160,7 @@ class Rebalancer:
         going = {queue: self._queues.pop(queue) for queue in list(queues)}
         if not going:
             return
+        self._leaving.update(going)
         for process_queue in going.values():
             process_queue.dropped = True
             self._consumption.detach(process_queue)
@@ -166,8 +169,9 @@ class Rebalancer:
         for queue, process_queue in going.items():
             self._offsets.remove(queue)
             if self._locks is not None:
-                self._leaving.add(queue)
                 self._spawn(self._release(self._locks, process_queue), "unlock")
+            else:
+                self._leaving.discard(queue)
         _LOG.info("group %s: %s gave back %s", self._group, self._client.client_id, sorted(going))
 
     async def _release(self, locks: QueueLocks, process_queue: ProcessQueue) -> None:
@@ -231,16 +235,16 @@ class Rebalancer:
 
     async def restart_at(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Give assigned queues back with these offsets committed, once their calls ended or after 10 s."""
-        for queue in offsets:
-            if queue in self._queues:
-                self._queues[queue].dropped = True
-        for queue, offset in offsets.items():
-            process_queue = self._queues.get(queue)
-            if process_queue is not None:
-                await process_queue.idle(ILLEGAL_OFFSET_PATIENCE)
-                process_queue.clear()
-                self._offsets.update(queue, offset)
-        await self._revoke([queue for queue in offsets if queue in self._queues])
+        going = {queue: self._queues[queue] for queue in offsets if queue in self._queues}
+        for process_queue in going.values():
+            process_queue.dropped = True
+        await asyncio.gather(
+            *(process_queue.idle(ILLEGAL_OFFSET_PATIENCE) for process_queue in going.values())
+        )
+        for queue, process_queue in going.items():
+            process_queue.clear()
+            self._offsets.update(queue, offsets[queue])
+        await self._revoke([queue for queue in going if queue in self._queues])
         self.soon()
 
     async def _first_offset(self, queue: MessageQueue) -> int:

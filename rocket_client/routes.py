@@ -9,7 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from rocket_client.errors import TopicNotFoundError
+from rocket_client.errors import NameServersUnreachableError, TopicNotFoundError
 from rocket_client.topic_route import MASTER_ID, TopicRoute
 from rocket_remoting.bodies import TopicRouteData
 from rocket_remoting.errors import RemotingError
@@ -17,6 +17,8 @@ from rocket_remoting.errors import RemotingError
 _LOG = logging.getLogger(__name__)
 
 R = TypeVar("R")
+
+_NAME_SERVERS = "name servers"
 
 
 class RouteTable:
@@ -85,12 +87,19 @@ class RouteTable:
         for topic in topics:
             try:
                 await self.refresh(topic)
+            except NameServersUnreachableError as error:
+                self._note(_NAME_SERVERS, "routes stay as they are: %s", error)
+                return  # the next topic would ask in vain as well
             except RemotingError as error:
-                level = logging.DEBUG if topic in self._in_trouble else logging.WARNING
-                self._in_trouble.add(topic)
-                _LOG.log(level, "route of topic %s not refreshed: %s", topic, error)
+                self._note(topic, "a route stays as it is: %s", error)
             else:
-                self._in_trouble.discard(topic)
+                self._in_trouble -= {topic, _NAME_SERVERS}
+
+    def _note(self, trouble: str, text: str, error: RemotingError) -> None:
+        """Log a trouble the first time."""
+        level = logging.DEBUG if trouble in self._in_trouble else logging.WARNING
+        self._in_trouble.add(trouble)
+        _LOG.log(level, text, error)
 
     async def for_publishing(self, topic: str, create_topic_key: str, default_queues: int) -> TopicRoute:
         """A route with queues to write to: the topic's own, or one made from the default topic's.

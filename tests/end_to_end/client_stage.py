@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
+from rocket_broker.broker import Broker
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import (
     Admin,
@@ -133,6 +135,24 @@ async def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  # conditions on foreign state set no event
             await asyncio.sleep(0.05)
+
+
+async def stop_and_restart(stage: ClientStage, seconds: float = 2) -> None:
+    """Stop the broker, and later start another one with its store, at its address."""
+    port = int(stage.broker.broker_address.rpartition(":")[2])
+    await stage.broker.broker.stop()
+    await asyncio.sleep(seconds)
+    await restart(stage, port)
+
+
+async def restart(stage: ClientStage, port: int) -> None:
+    """Start a broker with the store of the one that was stopped."""
+    settings = replace(stage.broker._broker_settings(), listen_port=port)
+    fresh = Broker(settings, transport=stage.transport, clock=stage.time.clock)
+    await fresh.start()
+    stage.broker.broker = fresh
+    assert stage.broker._running is not None
+    stage.broker._running.push_async_callback(fresh.stop)
 
 
 def orders_of(consumer: PushConsumer) -> set[MessageQueue]:

@@ -11,7 +11,7 @@ import pytest
 
 from rocket_client import ConsumeContext, MessageModel, Reject, Success, Suspend
 from rocket_remoting import MessageExt
-from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, until
+from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, restart, until
 
 
 def test_each_queue_is_heard_in_its_order() -> None:
@@ -278,5 +278,73 @@ def test_orderly_broadcasting_needs_no_locks(tmp_path: Path) -> None:
         async with stage.orderly(heard, **settings):
             await heard.count(3)
         assert heard.bodies == [b"0", b"1", b"2"]
+
+    play(scene)
+
+
+def test_a_lock_that_cannot_be_renewed_counts_for_30_seconds() -> None:
+    """Then the messages here wait until the broker confirms it again: another member may have it."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: asyncio.sleep(5))
+        await stage.send([b"%d" % number for number in range(20)], queue=0)
+        async with stage.orderly(heard):
+            await heard.count(2)
+            port = int(stage.broker.broker_address.rpartition(":")[2])
+            await stage.broker.broker.stop()
+            begun = asyncio.get_running_loop().time()
+            await asyncio.sleep(100)
+            assert heard.times[-1] - begun < 31
+            before = len(heard.messages)
+            assert before < 12
+            await restart(stage, port)
+            await heard.count(20)
+        assert heard.bodies[: before + 1] == [b"%d" % number for number in range(before + 1)]
+
+    play(scene)
+
+
+def test_a_shutdown_lets_the_call_under_way_finish() -> None:
+    """And hands nothing behind it to the listener; the next member begins there."""
+
+    async def scene(stage: ClientStage) -> None:
+        first, second = Heard(lambda message: asyncio.sleep(3)), Heard()
+        await stage.send([b"0", b"1", b"2"], queue=0)
+        async with stage.orderly(first):
+            await first.count(1)
+        async with stage.orderly(second):
+            await second.count(2)
+        assert (first.bodies, second.bodies) == ([b"0"], [b"1", b"2"])
+
+    play(scene)
+
+
+def test_a_call_that_does_not_finish_is_cancelled() -> None:
+    """Its message is not settled, and comes again."""
+
+    async def scene(stage: ClientStage) -> None:
+        never = asyncio.Event()
+        first, second = Heard(lambda message: never.wait()), Heard()
+        await stage.send([b"0", b"1"], queue=0)
+        consumer = stage.orderly(first)
+        await consumer.start()
+        await first.count(1)
+        await consumer.shutdown(timeout=2)
+        async with stage.orderly(second):
+            await second.count(2)
+        assert second.bodies == [b"0", b"1"]
+
+    play(scene)
+
+
+def test_a_listener_that_cancels_itself_has_failed() -> None:
+    """The message comes again, in its place."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: asyncio.CancelledError() if message.reconsume_times == 0 else None)
+        await stage.send([b"0", b"1"], queue=0)
+        async with stage.orderly(heard):
+            await heard.count(4)
+        assert heard.bodies == [b"0", b"0", b"1", b"1"]
 
     play(scene)

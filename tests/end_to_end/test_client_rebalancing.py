@@ -2,21 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from rocket_broker.broker import Broker
 from rocket_client import (
     AllocateMessageQueueStrategy,
     ByConfig,
     ConsistentHash,
     PushConsumer,
+    averagely,
     averagely_by_circle,
 )
 from rocket_remoting import Message, MessageQueue
-from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, until
+from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, stop_and_restart, until
 
 
 async def seconds_until(condition: Callable[[], bool]) -> float:
@@ -132,6 +132,31 @@ def test_queues_added_to_a_live_topic_are_picked_up() -> None:
     play(scene)
 
 
+def test_a_strategy_that_fails_leaves_everything_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged and tried again; at the start it is the starter's error."""
+
+    async def scene(stage: ClientStage) -> None:
+        broken = False
+
+        def strategy(
+            group: str, client: str, queues: Sequence[MessageQueue], members: Sequence[str]
+        ) -> list[MessageQueue]:
+            if broken:
+                raise RuntimeError("no idea")
+            return averagely(group, client, queues, members)
+
+        async with stage.concurrent(Heard(), allocate_message_queue_strategy=strategy) as consumer:
+            broken = True
+            consumer.rebalance_soon()
+            await asyncio.sleep(5)
+            assert queue_ids(consumer) == [0, 1, 2, 3]
+            with pytest.raises(RuntimeError, match="no idea"):
+                await stage.concurrent(Heard(), allocate_message_queue_strategy=strategy).start()
+
+    play(scene)
+    assert "rebalancing failed" in caplog.text
+
+
 def test_a_topic_that_comes_later_is_found() -> None:
     """The consumer was there first; its first message makes the topic."""
 
@@ -226,7 +251,7 @@ def test_a_restarted_broker_finds_its_consumers_again() -> None:
             await producer.send(Message("orders", b"before"))
             await heard.count(1)
             await asyncio.sleep(6)
-            await restart(stage)
+            await stop_and_restart(stage)
             await producer.send(Message("orders", b"after"))
             assert await seconds_until(lambda: len(heard.messages) == 2) < 10
             await asyncio.sleep(60)
@@ -244,7 +269,7 @@ def test_an_orderly_consumer_survives_a_restart_too() -> None:
             await stage.send([b"before"], queue=0)
             await heard.count(1)
             await asyncio.sleep(6)
-            await restart(stage)
+            await stop_and_restart(stage)
             await asyncio.sleep(60)
             assert all(queue.locked_at is not None for queue in consumer.process_queues)
             await stage.send([b"after"], queue=0)
@@ -252,20 +277,6 @@ def test_an_orderly_consumer_survives_a_restart_too() -> None:
         assert heard.bodies == [b"before", b"after"]
 
     play(scene)
-
-
-async def restart(stage: ClientStage) -> None:
-    """Stop the broker and start another one with its store, at its address."""
-    old = stage.broker.broker
-    port = int(stage.broker.broker_address.rpartition(":")[2])
-    await old.stop()
-    await asyncio.sleep(2)
-    settings = stage.broker._broker_settings()
-    object.__setattr__(settings, "listen_port", port)
-    fresh = Broker(settings, transport=stage.transport, clock=stage.time.clock)
-    await fresh.start()
-    stage.broker.broker = fresh
-    stage.broker._running.push_async_callback(fresh.stop)  # type: ignore[union-attr]
 
 
 def test_with_the_name_server_gone_traffic_goes_on() -> None:
