@@ -294,9 +294,16 @@ class StreamApplication:
             args: Settings as command-line arguments; those of the process, if neither these nor the constructor's
                 are given.
         """
-        if self._environment is None and (args is not None or self._args is None):
-            self._args = sys.argv[1:] if args is None else args
+        if args is not None or self._args is None:
+            self._take_arguments(sys.argv[1:] if args is None else args)
         run_until_signal(self.start, self.stop, self._on_stop_request)
+
+    def _take_arguments(self, args: Sequence[str]) -> None:
+        """Have the settings read anew, with these arguments."""
+        self._args = args
+        self._environment = None
+        if self._container is not None:
+            self._container.settings.reset()
 
     def request_stop(self) -> None:
         """Have :meth:`run` return, once calls in flight are finished; from any thread."""
