@@ -184,15 +184,15 @@ class PushConsumer:
             topic = retry_topic(self.group)
             self._subscriptions[topic] = tag_subscription(topic, ALL, self._version)
         self._client = self._acquire()
+        self._assemble()
+        self._client.register_consumer(self)
         try:
-            self._assemble()
-            self._client.register_consumer(self)
             await self._begin()
         except BaseException:
-            if self._client.consumers.get(self.group) is self:
-                await self._client.unregister_consumer(self.group)
-            await shared_clients.release(self._client)
+            await self._leave(patience=0)
             raise
+        self._life.succeed()
+        _LOG.info("%r started as %s", self, self._client.client_id)
 
     def _acquire(self) -> RocketClient:
         name = self.settings.instance_name
@@ -211,16 +211,14 @@ class PushConsumer:
             await self._client.routes.refresh(topic)
         await self._client.heartbeat()
         self._consumption.start()
-        await self._rebalancer.start()
         self._client.routes.changed.append(self._route_changed)
+        await self._rebalancer.start()
         self._client.search_routes()
         if self._orderly is not None and self._clustering:
             interval = self.settings.lock_interval.total_seconds()
             self._lock_renewal = self._client.every(
                 _FIRST_LOCK_RENEWAL, interval, self._rebalancer.renew_locks, "renew locks"
             )
-        self._life.succeed()
-        _LOG.info("%r started as %s", self, self._client.client_id)
 
     def _assemble(self) -> None:
         client = self._client
@@ -275,11 +273,14 @@ class PushConsumer:
             timeout: Seconds to wait for calls under way, which are cancelled then; by default
                 `await_termination`.
         """
-        if not self._life.end():
-            return
+        if self._life.end():
+            await self._leave(self.settings.await_termination.total_seconds() if timeout is None else timeout)
+            _LOG.info("%r", self)
+
+    async def _leave(self, patience: float) -> None:
         self._consumption.close()
-        patience = self.settings.await_termination.total_seconds() if timeout is None else timeout
-        self._client.routes.changed.remove(self._route_changed)
+        if self._route_changed in self._client.routes.changed:
+            self._client.routes.changed.remove(self._route_changed)
         if self._lock_renewal is not None:
             self._lock_renewal.cancel()
         await self._rebalancer.stop_pulling()
@@ -287,7 +288,6 @@ class PushConsumer:
         await self._rebalancer.give_all_back()
         await self._client.unregister_consumer(self.group)
         await shared_clients.release(self._client)
-        _LOG.info("%r", self)
 
     async def __aenter__(self) -> Self:
         await self.start()
