@@ -124,13 +124,16 @@ def test_a_failure_is_delivered_again_sixteen_times_and_then_buried() -> None:
 
     async def scene(stage: ClientStage) -> None:
         heard, dead = Heard(lambda message: ValueError("no such dish")), Heard()
-        held: dict[str, Any] = {
+        seldom: dict[str, Any] = {
             "broker_suspend_max_time": timedelta(hours=1),
             "consumer_timeout_when_suspend": timedelta(hours=2),
+            "rebalance_interval": timedelta(hours=1),
+            "persist_consumer_offset_interval": timedelta(hours=1),
+            "poll_name_server_interval": timedelta(hours=1),
         }
         async with (
-            stage.concurrent(heard, **held),
-            stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen", **held),
+            stage.concurrent(heard, **seldom),
+            stage.concurrent(dead, "graveyard", topic="%DLQ%kitchen", **seldom),
         ):
             (sent,) = await stage.send([b"x"])
             await dead.count(1, PATIENCE)
