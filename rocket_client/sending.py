@@ -105,8 +105,8 @@ class Sender:
         header = self._outgoing.header(outgoing, target.broker_name, target.queue_id)
         try:
             connection = await self._connection(target.broker_name, outgoing.topic, deadline)
+            await self._drained(connection, deadline)
             connection.invoke_oneway(outgoing.code, header, outgoing.body)
-            await connection.drain()
         except RemotingError as error:
             raise SendError(outgoing.topic, [target.broker_name], [error]) from error
 
@@ -166,6 +166,9 @@ class Sender:
         if connection is None:
             connection = await self._connection(broker_name, outgoing.topic, deadline)
             begun = self._now()
+        if connection.is_stalled:
+            await self._drained(connection, deadline)
+            begun = self._now()
         header = self._outgoing.header(outgoing, broker_name, target.queue_id)
         response = await connection.invoke_async(
             outgoing.code, header, outgoing.body, timeout=deadline - begun
@@ -178,6 +181,17 @@ class Sender:
                 return await self._client.broker(broker_name, topic, vip=self._vip)
         except TimeoutError as error:
             raise ConnectError(broker_name, "not in the time given to the send") from error
+
+    async def _drained(self, connection: Connection, deadline: float) -> None:
+        """Hold back what a broker that reads nothing would only pile up here."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while (
+                    connection.is_stalled and not connection.is_closed
+                ):  # others that waited may have been first
+                    await connection.drain()
+        except TimeoutError as error:
+            raise TooManyRequests(f"{connection.remote_address} reads nothing of what it was sent") from error
 
     def _note(self, broker_name: str, begun: float, *, isolation: bool) -> None:
         if self._faults is not None:

@@ -217,6 +217,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_closed:
             self._send(response.encode())
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether so much waits to be written that `drain` would wait."""
+        return self._stalled
+
     async def drain(self) -> None:
         """Return when less than `Limits.max_pending_bytes` wait to be written, or the connection ended."""
         if self._stalled and not self.is_closed:
@@ -403,7 +408,11 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, pieces: list[Buffer]) -> None:
         self._outgoing += pieces
         self._outgoing_size += sum(map(len, pieces))
-        if not self._reading and not self._flushing:
+        if self._reading:
+            return
+        if self._outgoing_size > self._limits.max_pending_bytes:
+            self._flush()  # now, so that whoever would send more in this turn sees that the peer is behind
+        elif not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
 

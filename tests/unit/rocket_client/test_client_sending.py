@@ -543,3 +543,34 @@ def test_too_many_requests_are_not_the_brokers_fault(virtual: VirtualTime) -> No
                 await asyncio.wait(sends)
 
     virtual.run(main())
+
+
+def test_a_broker_that_reads_nothing_does_not_fill_the_memory(virtual: VirtualTime) -> None:
+    """What it does not read stays with its senders, and times out there; what is written is bounded."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            broker, far = cluster.brokers[0], list[Connection]()
+            await broker.stop()
+
+            def read_nothing(connection: Connection) -> None:
+                assert connection._transport is not None
+                connection._transport.pause_reading()
+                far.append(connection)
+
+            deaf = await cluster.transport.serve("127.0.0.1", 10911, lambda *_: None, on_connect=read_nothing)
+            async with cluster.producer(compress_body_threshold=1 << 30) as producer:
+                sends = [
+                    producer.send_async(Message("orders", bytes(1_000_000)), timeout=20) for _ in range(60)
+                ]
+                await asyncio.wait(sends)
+                assert all(isinstance(send.exception(), SendTimeoutError) for send in sends)
+                near = producer._client.brokers.get(broker.address)
+                assert near is not None
+                assert near.is_stalled
+                assert near._transport is not None
+                assert near._transport.get_write_buffer_size() < 7_000_000
+                far[0].abort("enough")
+            await deaf.close()
+
+    virtual.run(main())
