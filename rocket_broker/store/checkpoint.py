@@ -11,7 +11,8 @@
      68     8  mark: an offset of the commit log; the messages before it are on the disk, and so are
                their queue entries and index entries
      76     8  commit log offset of the last record before the mark; -1 if there is none
-     84     4  CRC-32 of the 20 bytes before
+     84     8  end of the last record before the mark that has a queue entry; -1 if none has
+     92     4  CRC-32 of the 28 bytes before
 
 The first three are Apache's and have no offset, so its recovery begins with the file that was begun before
 them. The mark says where exactly to begin; it is ours, and Apache's brokers keep the bytes that they don't
@@ -31,7 +32,7 @@ __all__ = ["Checkpoint", "Mark"]
 
 _TIMESTAMPS = struct.Struct(">qqq")
 _MARK_POSITION = 64
-_MARK = struct.Struct(">4sqq")
+_MARK = struct.Struct(">4sqqq")
 _MAGIC = b"skit"
 _CRC = struct.Struct(">I")
 _SLACK_MS = 3_000
@@ -39,10 +40,17 @@ _SLACK_MS = 3_000
 
 
 class Mark(NamedTuple):
-    """Where the part of the log ends that is on the disk with all that was derived from it."""
+    """Where the part of the log ends that is on the disk with all that was derived from it.
+
+    Attributes:
+        offset: The end.
+        last_record: Where the last record before it begins: the log must have it.
+        entries_to: End of the last record that has a queue entry: the queues must have it.
+    """
 
     offset: int
-    last_record: int
+    last_record: int = -1
+    entries_to: int = -1
 
 
 class Checkpoint:
@@ -75,9 +83,9 @@ class Checkpoint:
         view = self._view = self._file_system.map(self._path)
         self.log_timestamp, self.queue_timestamp, self.index_timestamp = _TIMESTAMPS.unpack_from(view)
         mark = view[_MARK_POSITION : _MARK_POSITION + _MARK.size]
-        magic, offset, last_record = _MARK.unpack(mark)
+        magic, *fields = _MARK.unpack(mark)
         if magic == _MAGIC and _CRC.unpack_from(view, _MARK_POSITION + _MARK.size) == (zlib.crc32(mark),):
-            self.mark = Mark(offset, last_record)
+            self.mark = Mark(*fields)
 
     @property
     def is_blank(self) -> bool:
@@ -95,7 +103,7 @@ class Checkpoint:
         It never goes back: of two flushes that run at the same time the earlier may end last.
         """
         with self._lock:
-            if self.mark is None or mark >= self.mark:
+            if self.mark is None or mark.offset >= self.mark.offset:
                 self.mark = mark
                 self.log_timestamp = self.queue_timestamp = log_timestamp
                 self.index_timestamp = index_timestamp

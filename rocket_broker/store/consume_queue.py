@@ -44,6 +44,7 @@ class ConsumeQueue:
     """
 
     __slots__ = (
+        "_prepared",
         "_tail",
         "files",
         "flushed",
@@ -70,6 +71,7 @@ class ConsumeQueue:
         self.flushed = 0
         self.is_dirty = False
         self._tail: MappedFile | None = None
+        self._prepared: memoryview | None = None  # kept until `append`, whatever other maps are needed
 
     def prepare(self) -> None:
         """Make room for one more entry, so that `append` cannot fail.
@@ -86,16 +88,15 @@ class ConsumeQueue:
         if end > tail.allocated:
             tail.allocate(end, end)
         tail.used = True
-        if tail.view is None:
-            tail.open()
+        self._prepared = tail.view if tail.view is not None else tail.open()
 
     def append(self, commit_log_offset: int, size: int, tags_code: int) -> None:
         """Add the entry of the message with the number `max_offset`, right after `prepare`."""
-        tail = self._tail
-        if tail is None or tail.view is None:
+        view, self._prepared = self._prepared, None
+        if view is None:
             raise AssertionError("prepare() comes first")
-        position = self.max_offset * ENTRY_SIZE - tail.base
-        ENTRY.pack_into(tail.view, position, commit_log_offset, size, tags_code)
+        position = self.max_offset * ENTRY_SIZE % self.files.file_size
+        ENTRY.pack_into(view, position, commit_log_offset, size, tags_code)
         self.max_offset += 1
         self.max_physical = commit_log_offset + size
 
@@ -141,8 +142,8 @@ class ConsumeQueue:
         """
         self.files.load()
         self._tail = None
-        self.min_offset = self.files.first // ENTRY_SIZE
         trusted = self._count(trusted_to)
+        self.min_offset = self.files.first // ENTRY_SIZE
         behind = self.files.file_at(trusted * ENTRY_SIZE)
         more = behind is not None and _is_trusted(behind, trusted - behind.base // ENTRY_SIZE, _EVERYTHING)
         doubtful = self._count(_EVERYTHING) - trusted if more else 0
@@ -150,11 +151,14 @@ class ConsumeQueue:
         return doubtful
 
     def _count(self, trusted_to: int) -> int:
-        """Return the number after the last of the entries, without a gap, of messages before an offset."""
+        """Return the number after the last of the entries, without a gap, of messages before an offset.
+
+        It is 0 if there are none, whatever the first file: those before it may have vanished.
+        """
         files = self.files.files
         number = bisect_left(files, True, key=lambda file: not _is_trusted(file, 0, trusted_to))
         if number == 0:
-            return self.files.first // ENTRY_SIZE
+            return 0
         file = files[number - 1]
         return file.base // ENTRY_SIZE + bisect_left(
             range(file.size // ENTRY_SIZE), True, key=lambda n: not _is_trusted(file, n, trusted_to)

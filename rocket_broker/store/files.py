@@ -75,7 +75,7 @@ class FileSystem(Protocol):
         """
 
     def sync(self, path: Path) -> None:
-        """Wait until a file's bytes and its name in its directory are on the disk. Called by any thread."""
+        """Wait until a file's bytes and its name, or a directory's names, are on the disk; by any thread."""
 
     def sync_all(self, paths: Sequence[Path]) -> None:
         """Do so for many files."""
@@ -166,6 +166,7 @@ class OsFileSystem:
 
     def sync(self, path: Path) -> None:
         _sync(path)
+        self._unsynced_directories.discard(path)
         for directory in path.parents:
             if directory in self._unsynced_directories:
                 # Taken off first: a file made while the sync runs puts it on again.

@@ -24,6 +24,7 @@ from rocket_broker.store.commit_log import CommitLog
 from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
 from rocket_broker.store.index import Index, IndexFile
+from rocket_broker.store.queue_table import QueueTable
 from rocket_broker.store.settings import StoreSettings
 
 __all__ = ["Flusher"]
@@ -35,8 +36,7 @@ _log = logging.getLogger(__name__)
 class _Unflushed:
     """What was not on the disk at one moment, and how far the log went then."""
 
-    log_end: int
-    last_record: int = -1
+    mark: Mark
     log_timestamp: int = 0
     index_timestamp: int = 0
     queues: list[tuple[ConsumeQueue, int]] = field(default_factory=list)
@@ -63,6 +63,7 @@ class Flusher:
         file_system: FileSystem,
         *,
         log: CommitLog,
+        queues: QueueTable,
         index: Index,
         checkpoint: Checkpoint,
     ) -> None:
@@ -72,6 +73,7 @@ class Flusher:
         self._settings = settings
         self._file_system = file_system
         self._commit_log = log
+        self._queues = queues
         self._index = index
         self._checkpoint = checkpoint
         self._threads: ThreadPoolExecutor | None = None
@@ -168,7 +170,7 @@ class Flusher:
 
     async def _flush_log(self) -> None:
         log = self._commit_log
-        unflushed = _Unflushed(log.end, log.last_record, log.last_timestamp)
+        unflushed = _Unflushed(Mark(log.end))
         if log.end > log.flushed:
             unflushed.paths = log.files.between(log.flushed, log.end)
         await self._flush(unflushed, self._sync)
@@ -187,7 +189,8 @@ class Flusher:
     def _unflushed(self) -> _Unflushed:
         """Return all that is not on the disk now."""
         log = self._commit_log
-        unflushed = _Unflushed(log.end, log.last_record, log.last_timestamp, self._index.end_timestamp)
+        mark = Mark(log.end, log.last_record, self._queues.max_physical)
+        unflushed = _Unflushed(mark, log.last_timestamp, self._index.end_timestamp)
         if log.end > log.flushed:
             unflushed.paths += log.files.between(log.flushed, log.end)
         for queue in self.dirty_queues:
@@ -199,7 +202,7 @@ class Flusher:
 
     def _worth_flushing(self) -> _Unflushed:
         """Return the queues that have enough new pages."""
-        unflushed = _Unflushed(self._commit_log.flushed)
+        unflushed = _Unflushed(Mark(self._commit_log.flushed))
         pages = self._settings.flush_consume_queue_least_pages
         for queue in self.dirty_queues:
             if queue.max_offset * ENTRY_SIZE // PAGE_SIZE - queue.flushed * ENTRY_SIZE // PAGE_SIZE >= pages:
@@ -211,13 +214,11 @@ class Flusher:
 
     def _write(self, unflushed: _Unflushed) -> None:
         self._sync(unflushed)
-        self._checkpoint.advance(
-            Mark(unflushed.log_end, unflushed.last_record), unflushed.log_timestamp, unflushed.index_timestamp
-        )
+        self._checkpoint.advance(unflushed.mark, unflushed.log_timestamp, unflushed.index_timestamp)
 
     def _note(self, unflushed: _Unflushed) -> None:
         log = self._commit_log
-        log.flushed = max(log.flushed, unflushed.log_end)
+        log.flushed = max(log.flushed, unflushed.mark.offset)
         for queue, max_offset in unflushed.queues:
             queue.flushed = max(queue.flushed, max_offset)
             if queue.flushed == queue.max_offset:

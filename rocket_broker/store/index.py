@@ -67,6 +67,7 @@ class IndexFile:
         self.begin_offset = self.end_offset = 0
         self.slots_used = 0
         self.count = 1
+        self._prepared: memoryview | None = None  # kept until `put`, whatever other maps are needed
 
     def load(self) -> None:
         """Read the header."""
@@ -92,10 +93,19 @@ class IndexFile:
         end = self._position(self.count + len(hashes))
         if end > self.file.allocated:
             self.file.allocate(end, end - self._entries_start)
+        self._prepared = self.file.open()
 
-    def put(self, key_hash: int, offset: int, timestamp: int) -> None:
-        """Add an entry, right after `prepare`; a reader sees it when it is complete."""
-        view = self.file.view or self.file.open()
+    def put(self, hashes: list[int], offset: int, timestamp: int) -> None:
+        """Add an entry for each hash, right after `prepare`."""
+        view, self._prepared = self._prepared, None
+        if view is None:
+            raise AssertionError("prepare() comes first")
+        for key_hash in hashes:
+            self._put(view, key_hash, offset, timestamp)
+        self._write_header(view)
+
+    def _put(self, view: memoryview, key_hash: int, offset: int, timestamp: int) -> None:
+        """Add an entry; a reader sees it when it is complete."""
         number = self.count
         if number == 1:
             self.begin_timestamp, self.begin_offset = timestamp, offset
@@ -110,11 +120,9 @@ class IndexFile:
         self.count = number + 1
         self.end_timestamp, self.end_offset = timestamp, offset
 
-    def write_header(self) -> None:
-        """Write the header, after entries were added."""
-        self.file.used = True
+    def _write_header(self, view: memoryview) -> None:
         _HEADER.pack_into(
-            self.file.view or self.file.open(),
+            view,
             0,
             self.begin_timestamp,
             self.end_timestamp,
@@ -179,7 +187,7 @@ class IndexFile:
         else:
             _, offset, seconds, _ = _ENTRY.unpack_from(view, self._position(count - 1))
             self.end_timestamp, self.end_offset = self.begin_timestamp + seconds * 1000, offset
-        self.write_header()
+        self._write_header(view)
 
     def _is_trusted(self, view: memoryview, number: int, trusted_to: int) -> bool:
         entry = _ENTRY.unpack_from(view, self._position(number))
@@ -266,9 +274,7 @@ class Index:
         """Index a message under the hashes of its keys, right after `prepare`."""
         if hashes:
             file = self.files[-1]
-            for key_hash in hashes:
-                file.put(key_hash, offset, timestamp)
-            file.write_header()
+            file.put(hashes, offset, timestamp)
             self.dirty.add(file)
 
     def find(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:

@@ -159,9 +159,10 @@ class MappedFile:
         self.written_to(start)
 
     def remove(self) -> None:
-        """Delete the file; views of it stay readable."""
+        """Delete the file for good: no crash brings it back. Views of it stay readable."""
         self.close()
         self.maps.file_system.remove(self.path)
+        self.maps.file_system.sync(self.path.parent)
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, size={self.size})"
@@ -196,39 +197,42 @@ class MappedFileQueue:
         """Offset behind the last byte of the last file, 0 when there is no file."""
         return self.files[-1].base + self.file_size if self.files else 0
 
-    def load(self, doubtful_from: int = 0) -> int:
-        """Find the files; return how many were deleted because they were empty, or behind a gap.
+    def load(self, doubtful_from: int | None = None) -> int:
+        """Find the files; return how many were deleted because they were empty, or behind a missing one.
 
         Args:
-            doubtful_from: What lies behind this offset was not known to be on the disk when the machine died:
-            a
-                file there may have vanished, and then those behind it are worth nothing.
+            doubtful_from: All files that begin before this offset were on the disk. Later ones may have
+                vanished in a crash, and those behind them are worth nothing. None: that may be any of them.
 
         Raises:
-            StoreCorrupt: A name is not an offset, or a file is missing where all were on the disk.
+            StoreCorrupt: A name is not an offset, or a file is missing that was on the disk.
             FileSizeMismatch: A file has not the size the settings say.
         """
-        files: list[MappedFile] = []
+        self.files = []
         deleted = 0
         for name in self.maps.file_system.names(self.directory):
-            if name.startswith("."):
-                continue
-            path = self.directory / name
-            size = self.maps.file_system.size(path) or 0
-            if not (name.isdecimal() and len(name) == 20 and int(name) % self.file_size == 0):
-                raise StoreCorrupt(path, 0, f"no file of this store: names are multiples of {self.file_size}")
-            expected = files[-1].base + self.file_size if files else int(name)
-            if int(name) != expected and expected < doubtful_from:
-                raise StoreCorrupt(self.directory / f"{expected:020d}", 0, "this file is missing")
-            if size == 0 or int(name) != expected:
-                self.maps.file_system.remove(path)
-                deleted += 1
-            elif size != self.file_size:
-                raise FileSizeMismatch(path, size, self.file_size, self.setting)
-            else:
-                files.append(MappedFile(path, int(name), size, self.maps))
-        self.files = files
+            if not name.startswith("."):
+                deleted += not self._load_file(name, doubtful_from)
         return deleted
+
+    def _load_file(self, name: str, doubtful_from: int | None) -> bool:
+        """Take a file for one of these, or delete it and return False."""
+        path = self.directory / name
+        if not (name.isdecimal() and len(name) == 20 and int(name) % self.file_size == 0):
+            raise StoreCorrupt(path, 0, f"no file of this store: names are multiples of {self.file_size}")
+        base = int(name)
+        expected = self.end if self.files else base if doubtful_from is None else min(base, doubtful_from)
+        if base != expected and doubtful_from is not None and expected < doubtful_from:
+            raise StoreCorrupt(self.directory / f"{expected:020d}", 0, "this file is missing")
+        file = MappedFile(path, base, self.file_size, self.maps)
+        size = self.maps.file_system.size(path) or 0
+        if size == 0 or base != expected:
+            file.remove()
+            return False
+        if size != self.file_size:
+            raise FileSizeMismatch(path, size, self.file_size, self.setting)
+        self.files.append(file)
+        return True
 
     def file_at(self, offset: int) -> MappedFile | None:
         """Return the file that holds an offset."""

@@ -67,6 +67,7 @@ class MessageStore:
             settings,
             self._file_system,
             log=self._commit_log,
+            queues=self._queues,
             index=self._index,
             checkpoint=self._checkpoint,
         )
@@ -174,6 +175,14 @@ class MessageStore:
         ):
             return PutStatus.FLUSH_DISK_TIMEOUT
         return result.status
+
+    def flush(self) -> None:
+        """Bring everything to the disk now; it may take long.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        self._flusher.flush_all()
 
     def _store(self, message: StoreMessage, now: int) -> PutResult:
         topic, queue_id, log = message.topic, message.queue_id, self._commit_log
@@ -330,12 +339,20 @@ class MessageStore:
         Raises:
             OSError: The disk refused. Nothing is deleted then.
         """
-        self._flusher.flush_all()
+        self.flush()
         for queue in self._queues.remove(topic):
             self._flusher.dirty_queues.discard(queue)
+        self.flush()  # the mark need not lead to them any more
 
     def delete_expired(self, before_ms: int) -> int:
-        """Delete the commit log's files last written before a time and return how many; see `retention`."""
+        """Delete the commit log's files last written before a time and return how many; see `retention`.
+
+        Everything is brought to the disk first, so that no crash takes back by how much a queue was counted.
+
+        Raises:
+            OSError: The disk refused. Nothing is deleted then.
+        """
+        self.flush()
         return delete_expired(self._commit_log, self._queues, self._index, before_ms)
 
     def __repr__(self) -> str:

@@ -45,6 +45,11 @@ class QueueTable:
                     taken_back += self.add(topic, int(name)).load(trusted_to)
         return taken_back
 
+    @property
+    def max_physical(self) -> int:
+        """End of the last message in the commit log that has an entry, -1 if none has."""
+        return max((queue.max_physical for queue in self._queues.values()), default=-1)
+
     def topics(self) -> dict[str, list[int]]:
         """Return each topic's queue ids."""
         topics: dict[str, list[int]] = {}

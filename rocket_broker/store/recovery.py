@@ -1,27 +1,26 @@
 """How a store is opened, after an orderly end as after a crash.
 
-1. The lock file is locked: nobody else has the store open.
-2. If there is no abort file the broker ended in order. The abort file is made.
-3. The checkpoint is read: its mark, and Apache's timestamps.
-4. The commit log's files are found.
-5. It is settled up to where the log and what was derived from it are known to be on the disk (*trusted*):
-
-   - up to the mark, if there is one and a record begins there; - otherwise Apache's broker wrote the store:
-   after an orderly end all is trusted; after a crash what lies before the
-     last file that was begun before the checkpoint's timestamps.
-
-6. The consume queues are opened; entries of messages that are not trusted are taken back. 7. The index is
-opened; likewise. 8. The log is read from where trust ends, or from the last message that has a queue entry if
-that is earlier; in a
-   store of Apache's that ended in order, from the third-last file. Record by record, as long as they are
-   whole and their check sums right, queue entries and index entries are made where they are missing.
-9. What follows the last whole record is cut off, from the log and from what was derived from it.
+1.  The lock file is locked: nobody else has the store open.
+2.  If there is no abort file the broker ended in order. The abort file is made.
+3.  The checkpoint is read: its mark, and Apache's timestamps.
+4.  The commit log's files are found.
+5.  It is settled up to where the log and what was derived from it are *trusted*, known to be on the disk:
+    up to the mark, if the log is the one it was made for. Without a mark Apache's broker wrote the store, and
+    after an orderly end all is trusted; after a crash what lies before the last file that was begun before
+    the checkpoint's timestamps.
+6.  The consume queues are opened; entries of messages that are not trusted are taken back.
+7.  The index is opened; likewise.
+8.  The log is read: from where trust ends, or from the last message that has a queue entry if later ones
+    should have one; in a store of Apache's that ended in order, from the third-last file; from its beginning
+    if the directory of the queues is missing. Record by record, as long as they are whole and their check
+    sums right, queue entries and index entries are made where they are missing.
+9.  What follows the last whole record is cut off, from the log and from what was derived from it.
 10. Each queue begins with its first message that the log still has.
 11. The checkpoint gets a mark, if it had none that was right.
 
 A message acknowledged after a flush lies before the mark or is whole: it is found. A message torn by the
 crash is cut off with all behind it: none of those was acknowledged. Queues and index hold exactly the
-messages of the log.
+messages of the log, but for the queues of topics that were deleted.
 """
 
 import logging
@@ -170,6 +169,8 @@ class Recovery:
             mark = None
         report.trusted_to = self._trusted_to(mark)
         # 6.
+        self._makes_all_queues = self._file_system.size(self._settings.consume_queue_path) is None
+        self._file_system.make_directory(self._settings.consume_queue_path)
         report.entries_taken_back = queues.load(report.trusted_to)
         # 7.
         self._index.load()
@@ -188,7 +189,9 @@ class Recovery:
         log.flushed = min(report.trusted_to, log.end)
         if mark is None:
             checkpoint.set_mark(
-                Mark(log.end, log.last_record) if report.ended_in_order else Mark(log.first, -1)
+                Mark(log.end, log.last_record, queues.max_physical)
+                if report.ended_in_order
+                else Mark(log.first)
             )
         report.queues = len(queues)
         report.milliseconds = self._clock.now_ms() - begin
@@ -235,21 +238,23 @@ class Recovery:
         log.last_timestamp = self._checkpoint.log_timestamp
         if mark is not None:
             log.last_record = mark.last_record
-        self._makes_all_queues = not len(self._queues)
-        report.read_from = self._read_from()
+        report.read_from = self._read_from(mark)
         report.end = self._read_whole_records(report.read_from)
         if mark is not None and report.end < mark.offset:
             # What was whole on the disk is damaged. Those messages are lost, but not what follows them.
             _log.error("%s at %d: %s", self._settings.commit_log_path, report.end, report.torn)
             report.end = self._read_whole_records(mark.offset)
 
-    def _read_from(self) -> int:
-        log = self._commit_log
+    def _read_from(self, mark: Mark | None) -> int:
+        log, queues = self._commit_log, self._queues
+        if self._makes_all_queues:
+            return log.first
         start = self._report.trusted_to
         if start == _EVERYTHING:
             files = log.files.files
             start = files[max(0, len(files) - _FILES_READ)].base
-        return max(log.first, min(start, max((queue.max_physical for queue in self._queues), default=0)))
+        is_complete = not len(queues) if mark is None else queues.max_physical >= mark.entries_to
+        return start if is_complete else max(log.first, min(start, queues.max_physical))
 
     def _read_whole_records(self, start: int) -> int:
         """Read up to the first record that is not whole and return where that is."""

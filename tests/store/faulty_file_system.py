@@ -42,13 +42,14 @@ class FaultyFileSystem:
         """Return what the machine finds when it is up again; this one must not be used any more."""
         after = FaultyFileSystem()
         after._directories = set(self._directories)
-        names = self._removed | self._files
-        for path, file in names.items():
-            if path in self._files:
+        for path in sorted({*self._files, *self._removed}):
+            file, removed = self._files.get(path), self._removed.get(path)
+            if file is not None:
                 file.check(path)
-            has_name = file.is_named if path in self._files else random.random() < 0.5
-            if has_name or random.random() < 0.5:
-                after._files[path] = file.after_crash(random)
+            candidates = [file] if file is not None and file.is_named else [file, removed, None]
+            survivor = random.choice(candidates)
+            if survivor is not None:
+                after._files[path] = survivor.after_crash(random)
         return after
 
     def make_directory(self, path: Path) -> None:
@@ -96,7 +97,8 @@ class FaultyFileSystem:
         self.syncs.append(path)
         if path in self._files:
             self._files[path].sync(path)
-        for removed in [removed for removed in self._removed if removed.parent in path.parents]:
+        parents = {path, *path.parents}
+        for removed in [removed for removed in self._removed if removed.parent in parents]:
             del self._removed[removed]
 
     def sync_all(self, paths: Sequence[Path]) -> None:
@@ -109,7 +111,9 @@ class FaultyFileSystem:
                 raise OSError(errno.ENOTEMPTY, "directory not empty", str(path))
             self._directories.remove(path)
         else:
-            self._removed[path] = self._files.pop(path)
+            file = self._files.pop(path)
+            if file.is_named:
+                self._removed[path] = file
 
     def lock(self, path: Path) -> "_Lock":
         if path in self._locked:

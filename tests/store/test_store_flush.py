@@ -313,10 +313,10 @@ def test_wherever_the_room_ends_nothing_is_half_stored(disk: Disk, files: Record
     """Log, queue and index get their room before anything is written: a message is in all of them or in none."""
     store = disk.open()
     files.free_pages = pages
-    results = [store.put(message("t%d" % number, keys="k%d" % number)) for number in range(6)]
+    results = [store.put(message(f"t{number}", keys=f"k{number}")) for number in range(6)]
     stored = [number for number, result in enumerate(results) if result.status is PutStatus.OK]
     for number in range(6):
-        found = len(store.query("t%d" % number, "k%d" % number, 9, 0, 2**62))
-        assert (found, store.max_offset("t%d" % number, 0)) == ((1, 1) if number in stored else (0, 0))
+        found = len(store.query(f"t{number}", f"k{number}", 9, 0, 2**62))
+        assert (found, store.max_offset(f"t{number}", 0)) == ((1, 1) if number in stored else (0, 0))
     ends = [results[number].commit_log_offset + results[number].size for number in stored]
     assert store.max_commit_log_offset == (ends[-1] if ends else 0)

@@ -35,11 +35,6 @@ def put(store: MessageStore, *numbers: int, **fields: object) -> list[bytes]:
     return given
 
 
-def flush(store: MessageStore) -> None:
-    """Bring everything to the disk."""
-    store.delete_topic("no such topic")
-
-
 def without_mark(disk: Disk) -> None:
     """Make the checkpoint one of Apache's brokers."""
     overwrite(disk, disk.root / "checkpoint", 64, bytes(24))
@@ -96,7 +91,7 @@ def test_what_was_flushed_survives(disk: Disk, seed: int) -> None:
     """After a crash the flushed messages are there, and of the others the first few or none: never one behind a gap."""
     store = disk.open()
     flushed = put(store, *range(70))
-    flush(store)
+    store.flush()
     others = put(store, *range(70, 140))
     disk = disk.crash(seed)
     store = disk.store()
@@ -124,7 +119,7 @@ def test_the_log_is_read_from_the_mark(disk: Disk) -> None:
     """What was flushed before the crash is not read again."""
     store = disk.open()
     put(store, *range(100))
-    flush(store)
+    store.flush()
     marked = store.max_commit_log_offset
     put(store, *range(100, 110))
     report = disk.crash().store().load()
@@ -148,7 +143,7 @@ def test_a_torn_record_is_cut_off_with_all_behind_it(disk: Disk, what: str, reas
     """Whatever part of it is missing, the record and those after it are gone, and their entries with them."""
     store = disk.open()
     put(store, 0, 1)
-    flush(store)
+    store.flush()
     begin = store.max_commit_log_offset
     size = store.put(message(body=b"torn", keys="k2", properties={"p": "v" * 2 * PAGE_SIZE})).size
     put(store, 3, 4)
@@ -186,7 +181,7 @@ def test_remains_of_cut_off_records_never_come_back(disk: Disk) -> None:
     """A record written over a torn one, as long as that, does not bring those behind it to life."""
     store = disk.open()
     put(store, 0)
-    flush(store)
+    store.flush()
     begin = store.max_commit_log_offset
     put(store, 1, 2, 3)
     disk = disk.kill()
@@ -295,7 +290,7 @@ def test_a_hole_before_the_mark_is_closed_from_the_log(disk: Disk) -> None:
     """When the next message of a queue is not the next number, the log is read for what is missing."""
     store = disk.open()
     put(store, *range(40))
-    flush(store)
+    store.flush()
     put(store, 40, queue_id=1)
     put(store, 40)
     disk = disk.kill()
@@ -455,7 +450,7 @@ def test_files_behind_one_that_vanished_in_a_crash_are_left_out(disk: Disk) -> N
     """Nothing behind the mark was promised: files there may be missing."""
     store = disk.open()
     given = put(store, *range(20))
-    flush(store)
+    store.flush()
     put(store, *range(20, 600))
     disk = disk.kill()
     erase(disk, log_file(disk, 1))
@@ -491,7 +486,7 @@ def test_the_report_is_a_sentence(disk: Disk) -> None:
     """What recovery did can be read in the broker's log."""
     store = disk.open()
     put(store, 0)
-    flush(store)
+    store.flush()
     put(store, 1, 2)
     disk = disk.kill()
     overwrite(disk, log_file(disk), 2 * 106 + 88, b"?")
