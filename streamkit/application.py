@@ -25,7 +25,7 @@ from streamkit.background import BackgroundLoop
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
 from streamkit.declarations import bound_interface, declarations_of
-from streamkit.errors import ApplicationError
+from streamkit.errors import ApplicationError, StreamkitError
 from streamkit.foreground import run_until_signal
 from streamkit.listener import BindingName, Listener, name_of, send_to
 from streamkit.messaging.channel import SubscribableChannel
@@ -293,10 +293,18 @@ class StreamApplication:
         Args:
             args: Settings as command-line arguments; those of the process, if neither these nor the constructor's
                 are given.
+
+        Raises:
+            SystemExit: The application cannot start, or not stop, as it should: a report for people, with exit
+                code 1. The error, which :meth:`start` raises to programs, is its cause.
         """
         if args is not None or self._args is None:
             self._take_arguments(sys.argv[1:] if args is None else args)
-        run_until_signal(self.start, self.stop, self._on_stop_request)
+        try:
+            run_until_signal(self.start, self.stop, self._on_stop_request)
+        except StreamkitError as error:
+            log.debug("The application ends with an error", exc_info=error)
+            raise SystemExit(f"Error: {error}") from error
 
     def _take_arguments(self, args: Sequence[str]) -> None:
         """Have the settings read anew, with these arguments."""

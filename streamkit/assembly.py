@@ -6,7 +6,7 @@ Everything that is wrong is collected and told at once, before anything is conne
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import NoneType
@@ -30,6 +30,7 @@ from streamkit.errors import (
 from streamkit.expression import Expression, compile_expression
 from streamkit.invocation import ListenerDispatch, ListenerHandler
 from streamkit.listener import Listener, error_channels_on, listeners_on, outputs_on
+from streamkit.listener_threads import ListenerThreads
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.handler import Handler, is_async
@@ -266,7 +267,7 @@ class Assembly:
         if found is None:
             properties = self._factory.properties(binding)
             width = properties.consumer.concurrency * len(topics_of(properties.destination or binding))
-            found = self._pools[binding] = ThreadPoolExecutor(width, thread_name_prefix=f"{binding} listener")
+            found = self._pools[binding] = ListenerThreads(width, f"{binding} listener")
         return found
 
     def _subscribe(self, channel: SubscribableChannel, handler: Handler) -> None:

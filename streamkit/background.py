@@ -5,7 +5,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
-from streamkit.loops import new_loop
+from streamkit.loops import run_on_new_loop
 
 __all__ = ["BackgroundLoop"]
 
@@ -41,8 +41,7 @@ class BackgroundLoop:
         self._thread.join()
 
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=new_loop) as runner:
-            runner.run(self._main())
+        run_on_new_loop(self._main())
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,13 +1,15 @@
 """An application's loop in the main thread, until a signal."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from types import FrameType
 from typing import Final
 
-from streamkit.loops import new_loop
+from streamkit.loops import run_on_new_loop
 
 __all__ = ["run_until_signal"]
 
@@ -28,8 +30,7 @@ def run_until_signal(
         stop: What to end with.
         on_stop_request: Told, while the loop runs, what ends it from any thread.
     """
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(_main(start, stop, on_stop_request))
+    run_on_new_loop(_main(start, stop, on_stop_request))
 
 
 async def _main(
@@ -38,49 +39,60 @@ async def _main(
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
     starting = asyncio.ensure_future(_as_coroutine(start))
-    installed = _install(loop, stopping, starting)
+
+    def on_signal(number: signal.Signals) -> None:
+        log.warning("%s: stopping; once more ends at once", number.name)
+        stopping.set()
+        starting.cancel()
 
     def request_stop() -> None:
         loop.call_soon_threadsafe(stopping.set)
 
-    on_stop_request(request_stop)
-    try:
+    with _signals(lambda number: loop.call_soon_threadsafe(on_signal, number)):
+        on_stop_request(request_stop)
         try:
-            await starting
-        except asyncio.CancelledError:
-            if not stopping.is_set():
-                raise
-            return
-        await stopping.wait()
-        await stop()
-    finally:
-        on_stop_request(None)
-        for number in installed:
-            loop.remove_signal_handler(number)
+            try:
+                await starting
+            except asyncio.CancelledError:
+                if not stopping.is_set():
+                    raise
+                return
+            await stopping.wait()
+            await stop()
+        finally:
+            on_stop_request(None)
 
 
 async def _as_coroutine(step: Step) -> None:
     await step()
 
 
-def _install(
-    loop: asyncio.AbstractEventLoop, stopping: asyncio.Event, starting: asyncio.Future[None]
-) -> list[signal.Signals]:
-    """Handle the signals, where this loop can: not on Windows, not outside the main thread."""
+@contextlib.contextmanager
+def _signals(on_first: Callable[[signal.Signals], object]) -> Iterator[None]:
+    """Tell ``on_first`` of the first signal, and end the process at the second one.
 
-    def handle(number: signal.Signals) -> None:
-        if stopping.is_set():
-            log.error("%s again: ending at once", number.name)
+    Not by `loop.add_signal_handler`: its handlers are called by the loop, so that a listener which blocks the
+    loop would keep the process from being stopped. These run between two instructions of whatever Python code
+    the main thread is at; so they may do very little. Outside the main thread no signal is handled.
+    """
+    seen = False
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal seen
+        received = signal.Signals(number)
+        if seen:
+            with contextlib.suppress(OSError):
+                os.write(2, f"{received.name} again: ending at once\n".encode())
             os._exit(128 + number)
-        log.warning("%s: stopping; once more ends at once", number.name)
-        stopping.set()
-        starting.cancel()
+        seen = True
+        on_first(received)
 
-    installed: list[signal.Signals] = []
-    for number in _SIGNALS:
-        try:
-            loop.add_signal_handler(number, handle, number)
-        except (NotImplementedError, RuntimeError, ValueError):
-            return installed
-        installed.append(number)
-    return installed
+    former = {}
+    try:
+        for number in _SIGNALS:
+            with contextlib.suppress(ValueError):  # not in the main thread
+                former[number] = signal.signal(number, handle)
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

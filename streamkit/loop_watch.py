@@ -3,10 +3,15 @@
 import asyncio
 import logging
 import os
+import sys
+import threading
 from collections.abc import Callable, Coroutine
+from time import monotonic
+from traceback import walk_stack
 from typing import Final, NoReturn, TypeVar
 from weakref import WeakSet
 
+from streamkit.code_location import line_of
 from streamkit.errors import UseAfterFork
 from streamkit.events import loop_blocked, notify
 from streamkit.messaging.channel import MessageChannel
@@ -24,38 +29,68 @@ BLOCKED_AFTER: Final = 1.0
 
 _BEAT: Final = 0.5
 
+_ADVICE: Final = (
+    "An `async def` listener that works without awaiting holds up all others: make it a `def`, which runs on a "
+    "thread, or call the slow part with asyncio.to_thread"
+)
+
 
 class LoopWatch:
-    """A heartbeat on the loop: one that comes late tells that something held the loop."""
+    """A heartbeat on the loop, and a thread that looks for it: who holds the loop is told while it does."""
 
     def __init__(self, owner: object) -> None:
         self._owner = owner
         self._timer: asyncio.TimerHandle | None = None
+        self._ended = threading.Event()
+        self._beaten = 0.0
+        self._culprit: str | None = None
 
     def start(self) -> None:
-        """Watch the running loop."""
+        """Watch the running loop, which is this thread's."""
         self._arm(asyncio.get_running_loop())
+        threading.Thread(
+            target=self._look, args=(threading.get_ident(),), name="streamkit loop watch", daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Watch no more."""
+        self._ended.set()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._beaten = monotonic()
         self._timer = loop.call_later(_BEAT, self._beat, loop, loop.time() + _BEAT)
 
     def _beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         late = loop.time() - due
         if late > BLOCKED_AFTER:
-            log.warning(
-                "The application's loop was blocked for %.1f s: some `async def` works without awaiting. Make "
-                "it a `def`, which runs on a thread, or call the slow part with asyncio.to_thread",
-                late,
-            )
+            if self._culprit is None:
+                log.warning("The application's loop was blocked for %.1f s. %s", late, _ADVICE)
+            else:
+                log.warning("The application's loop was blocked for %.1f s by %s", late, self._culprit)
             if loop_blocked.receivers:
                 notify(loop_blocked, self._owner, seconds=late)
+        self._culprit = None
         self._arm(loop)
+
+    def _look(self, loop_thread: int) -> None:
+        """Until the end: when beats stay away, look what the loop's thread is doing."""
+        told: float | None = None
+        looked = monotonic()
+        while not self._ended.wait(_BEAT):
+            before, looked = looked, monotonic()
+            beaten = self._beaten
+            # This thread came late itself: the whole process stood still, and nobody in it is to blame.
+            stood_still = looked - before > BLOCKED_AFTER
+            if stood_still or beaten == told or looked - beaten < _BEAT + BLOCKED_AFTER:
+                continue
+            told = beaten
+            frame = sys._current_frames().get(loop_thread)
+            if frame is not None and self._beaten == beaten:
+                self._culprit = line_of([each for each, _ in walk_stack(frame)][::-1])
+                log.warning("The application's loop is blocked by %s. %s", self._culprit, _ADVICE)
 
 
 class ForkedPortal:

@@ -88,7 +88,7 @@ class InMemoryConsumerBinding(ConsumerBinding):
             for task in late:
                 task.cancel()
             if late:
-                log.warning("Binding %r stopped with %d calls unfinished", self._binding, len(late))
+                log.warning("Binding %r stopped with %d call(s) unfinished", self._binding, len(late))
                 await asyncio.wait(late)
         if not self._is_durable:
             self._home.forget(self._group)

@@ -1,8 +1,10 @@
 """Bindings: what connects one channel of the application with a destination of a binder."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from streamkit.binder.binder import (
     Binder,
@@ -21,6 +23,11 @@ from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.message import Message
 
 __all__ = ["Binding", "InputBinding", "OutputBinding", "ReadyBinder"]
+
+log = logging.getLogger(__name__)
+
+_STOP_GRACE: Final = 10.0
+"""Seconds a binder gets, after the calls in flight, to settle, commit and leave the group."""
 
 MakeSender = Callable[[ProducerBinding], SendingHandler]
 
@@ -200,11 +207,25 @@ class InputBinding(Binding):
         # The consumers start no more calls now; what they have fetched and nobody handles yet stays unsettled.
         for destination, _ in self._consumers:
             destination.permits.close()
-        await asyncio.gather(*stopping)
+        await self._await_stops(stopping, timeout)
         for _, receiver in self._consumers:
             receiver.close()
         if bound:
             self._removed()
+
+    async def _await_stops(self, stopping: Sequence["asyncio.Task[None]"], timeout: float) -> None:
+        if not stopping:
+            return
+        _, late = await asyncio.wait(stopping, timeout=timeout + _STOP_GRACE)
+        if late:
+            log.error(
+                "Binding %r did not stop within %g s and is left to itself: does a listener catch CancelledError?",
+                self.name,
+                timeout + _STOP_GRACE,
+            )
+        for task in stopping:
+            if task not in late:
+                task.result()
 
     async def pause(self) -> None:
         """Receive nothing until :meth:`resume`; the group keeps the messages.

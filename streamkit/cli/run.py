@@ -32,8 +32,6 @@ def run(target: str, settings: tuple[str, ...], app_dir: str, log_level: str) ->
 
     The first signal stops gracefully: calls in flight are finished. The second one ends at once.
     """
-    from streamkit.errors import StreamkitError
-
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
     )
@@ -41,11 +39,7 @@ def run(target: str, settings: tuple[str, ...], app_dir: str, log_level: str) ->
     if unknown:
         raise click.UsageError(f"{unknown[0]!r} is no setting: settings are written --key=value")
     sys.path.insert(0, app_dir)
-    app = load_application(target)
-    try:
-        app.run(list(settings))
-    except StreamkitError as error:
-        raise click.ClickException(str(error)) from error
+    load_application(target).run(list(settings))
 
 
 def load_application(target: str) -> "StreamApplication":

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 import asyncio
+import time
 from streamkit import StreamApplication
 from streamkit.events import application_started
 
@@ -23,6 +24,8 @@ tasks = set()
 @app.stream_listener("a")
 async def slow(seconds: float) -> None:
     print("begun", flush=True)
+    while seconds < 0:
+        pass
     await asyncio.sleep(seconds)
     print("ended", flush=True)
     if seconds == 0:
@@ -44,9 +47,9 @@ spring.cloud.stream.bindings.a.destination=topic
 
 
 @contextmanager
-def program(directory: Path, *arguments: str) -> "Iterator[subprocess.Popen[str]]":
+def program(directory: Path, *arguments: str, text: str = PROGRAM) -> "Iterator[subprocess.Popen[str]]":
     """A process in a directory with the program and its settings."""
-    (directory / "shop.py").write_text(PROGRAM)
+    (directory / "shop.py").write_text(text)
     (directory / "application.properties").write_text(SETTINGS)
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
@@ -92,6 +95,46 @@ def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
         until(process, "once more ends at once")
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_signal_ends_even_a_blocked_loop(tmp_path: Path, number: signal.Signals) -> None:
+    """An `async def` listener that never awaits is told by name, and cannot keep the process alive."""
+    with program(tmp_path, "shop.py", "--seconds=-1") as process:
+        warning = until(process, "loop is blocked by")
+        assert f"{tmp_path}/shop.py:" in warning
+        assert " in slow. An `async def` listener that works without awaiting" in warning
+        process.send_signal(number)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        process.send_signal(number)
+        assert process.wait(10) == 128 + number
+        assert process.stdout is not None
+        assert f"{number.name} again: ending at once" in process.stdout.read()
+
+
+def test_a_listener_that_never_returns_keeps_no_process_alive(tmp_path: Path) -> None:
+    """A `def` listener's thread is left to itself when the time for calls in flight is over."""
+    text = PROGRAM.replace("async def slow", "def slow").replace("await asyncio.sleep", "time.sleep")
+    arguments = ("shop.py", "--seconds=60", "--spring.lifecycle.timeout-per-shutdown-phase=1ms")
+    with program(tmp_path, *arguments, text=text) as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGTERM)
+        assert "1 call(s) unfinished" in until(process, "stopped\n")
+        assert process.wait(10) == 0
+
+
+def test_what_is_wrong_is_a_report_and_not_a_traceback(tmp_path: Path) -> None:
+    """`app.run()` ends the process with exit code 1, file, line, key and the nearest one."""
+    with program(tmp_path, "shop.py", "--spring.cloud.stream.bindings.a.groop=g") as process:
+        output, _ = process.communicate(timeout=20)
+    assert output == (
+        "Error: 1 setting is wrong:\n"
+        "  - argument --spring.cloud.stream.bindings.a.groop: unknown setting "
+        "spring.cloud.stream.bindings.a.groop; did you mean spring.cloud.stream.bindings.a.group?\n"
+    )
+    assert process.returncode == 1
 
 
 def test_an_application_may_end_itself(tmp_path: Path) -> None:

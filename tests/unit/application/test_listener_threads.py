@@ -1,0 +1,73 @@
+"""The threads on which `def` listeners run."""
+
+import threading
+from concurrent.futures import Future, wait
+
+import pytest
+
+from streamkit.listener_threads import ListenerThreads
+
+
+def named(name: str) -> list[str]:
+    """The threads that live, of all whose names begin so."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(name)]
+
+
+def test_calls_are_made_on_other_threads_and_told_by_futures() -> None:
+    """What a call returns or raises, in the order of the calls."""
+    threads = ListenerThreads(1, "orders listener")
+    names = [threads.submit(lambda: threading.current_thread().name) for _ in range(3)]
+    failed = threads.submit(divmod, 1, 0)
+    assert [name.result(5) for name in names] == ["orders listener 1"] * 3
+    assert isinstance(failed.exception(5), ZeroDivisionError)
+    threads.shutdown()
+
+
+def test_there_are_no_more_threads_than_calls_under_way() -> None:
+    """One that has finished takes the next call; at most `width` calls are made at once."""
+    threads = ListenerThreads(2, "bills listener")
+    assert named("bills") == []
+    for _ in range(5):
+        threads.submit(int).result(5)
+    assert len(named("bills")) <= 2
+    both = threading.Barrier(2)
+    results: list[Future[int]] = [threads.submit(both.wait, 5) for _ in range(4)]
+    assert sorted(result.result(5) for result in results) == [0, 0, 1, 1]
+    threads.shutdown()
+    assert named("bills") == []
+
+
+def test_what_no_thread_has_begun_with_can_be_cancelled() -> None:
+    """A call under way is left to itself; nothing more is taken."""
+    threads = ListenerThreads(1, "orders listener")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def work() -> bool:
+        begun.set()
+        return go_on.wait(5)
+
+    first, second = threads.submit(work), threads.submit(int)
+    assert begun.wait(5)
+    threads.shutdown(wait=False, cancel_futures=True)
+    assert second.cancelled()
+    go_on.set()
+    assert first.result(5)
+    with pytest.raises(RuntimeError, match="orders listener: the threads are closed"):
+        threads.submit(int)
+
+
+def test_many_calls_from_many_threads_are_all_made() -> None:
+    """None waits for ever, whoever takes it."""
+    threads = ListenerThreads(4, "orders listener")
+    results: list[Future[int]] = []
+    callers = [
+        threading.Thread(target=lambda: results.extend([threads.submit(int) for _ in range(500)]))
+        for _ in range(4)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    done, late = wait(results, 5)
+    assert (len(done), len(late)) == (2000, 0)
+    threads.shutdown()

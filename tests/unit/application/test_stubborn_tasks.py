@@ -1,0 +1,132 @@
+"""Listeners that block the loop, and tasks that will not end."""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable
+from time import monotonic
+
+import pytest
+
+from streamkit.application import StreamApplication
+from streamkit.clock import use_clock
+from streamkit.code_location import line_of, line_of_task
+from streamkit.loop_watch import LoopWatch
+from streamkit.loops import run_on_new_loop
+from streamkit.testing.virtual_time import VirtualTime
+
+MakeApplication = Callable[..., StreamApplication]
+
+
+async def ignore_cancellation(release: asyncio.Event) -> None:
+    """Wait, whatever anybody says."""
+    while not release.is_set():
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            continue
+
+
+def test_a_task_that_ignores_its_cancellation_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """The loop is closed all the same, and the line at which the task waits is told."""
+    left: list[asyncio.Task[None]] = []
+
+    async def main() -> None:
+        left.append(asyncio.create_task(ignore_cancellation(asyncio.Event()), name="stubborn"))
+        await asyncio.sleep(0)
+
+    run_on_new_loop(main(), patience=0.01)
+    (error,) = [record.getMessage() for record in caplog.records if "left behind" in record.getMessage()]
+    assert error.startswith("Task 'stubborn' was cancelled and goes on: it is left behind, at ")
+    assert error.endswith(" in ignore_cancellation")
+    assert "test_stubborn_tasks.py:" in error
+    left.clear()
+    gc.collect()  # now, that its end is not told in another test
+
+
+def test_what_main_raises_is_raised_and_what_it_left_is_cancelled() -> None:
+    """In this order: the tasks end before the loop does."""
+    ended = []
+
+    async def other() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    tasks = set()
+
+    async def main() -> None:
+        tasks.add(asyncio.create_task(other()))
+        await asyncio.sleep(0)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        run_on_new_loop(main())
+    assert ended == [True]
+
+
+def test_a_binding_does_not_wait_for_ever_for_a_listener_that_ignores_its_cancellation(
+    make_app: MakeApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ten seconds after the time for calls in flight the application is stopped."""
+    app = make_app(default_binder="inmemory", bindings__a__destination="topic")
+    with VirtualTime() as time, use_clock(time.clock):
+
+        async def main() -> None:
+            loop, begun, release = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+
+            @app.stream_listener("a")
+            async def stubborn(text: str) -> None:
+                begun.set()
+                await ignore_cancellation(release)
+
+            await app.start(watch_loop=False)
+            await app.bridge.asend("topic", "x")
+            await begun.wait()
+            began = loop.time()
+            await app.stop(5)
+            assert loop.time() - began == pytest.approx(15)
+            release.set()
+            await asyncio.sleep(1)
+
+        time.run(main())
+    assert "Binding 'a' did not stop within 15 s and is left to itself" in caplog.text
+
+
+def test_who_blocks_the_loop_is_told_while_it_does(caplog: pytest.LogCaptureFixture) -> None:
+    """By a thread that looks for the loop's heartbeat; once for each time it is blocked."""
+
+    async def work_without_awaiting() -> None:
+        until = monotonic() + 30
+        while "is blocked by" not in caplog.text and monotonic() < until:
+            pass
+
+    async def main() -> None:
+        watch = LoopWatch("app")
+        watch.start()
+        await work_without_awaiting()
+        watch.stop()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    (warning,) = [record.getMessage() for record in caplog.records]
+    assert "test_stubborn_tasks.py:" in warning
+    assert (
+        "in test_who_blocks_the_loop_is_told_while_it_does.<locals>.work_without_awaiting. An `async"
+        in warning
+    )
+
+
+def test_the_line_told_is_the_application_s_own() -> None:
+    """Not one of Python's below it."""
+
+    async def main() -> None:
+        task = asyncio.create_task(ignore_cancellation(release := asyncio.Event()))
+        await asyncio.sleep(0)
+        assert line_of_task(task).endswith(" in ignore_cancellation")
+        release.set()
+        await task
+
+    asyncio.run(main())
+    assert line_of([]) == "no line of Python"
