@@ -122,13 +122,13 @@ class Broker:
         self.topics.load()
         self.groups.load()
         self.offsets.load()
+        self.offsets.bound(self.store.max_offset)
         undo.callback(self.offsets.save)
         await self.store.start()
 
     async def _listen(self, undo: AsyncExitStack) -> None:
         s = self.settings
         store_ip = await _ip_of(s.advertised_host)
-        undo.push_async_callback(self._finish_requests)
         if s.listen_port:
             self._build((store_ip, s.listen_port))
         self._server = await self._serve(s.listen_port, undo)
@@ -139,6 +139,7 @@ class Broker:
                 await self._serve(s.listen_port - VIP_OFFSET, undo)
             except StartError as e:
                 _log.warning("clients that use the VIP channel will not reach this broker: %s", e)
+        undo.push_async_callback(self._finish_requests)  # while there are connections to answer on
 
     async def _serve(self, port: int, undo: AsyncExitStack) -> Server:
         s = self.settings
@@ -157,12 +158,14 @@ class Broker:
         """Find out now, not from puzzled users, that the advertised address leads nowhere."""
         try:
             connection = await self.transport.connect(self.address, timeout=CONNECT_BACK_SECONDS)
-            await connection.invoke(Code.GET_BROKER_RUNTIME_INFO, timeout=CONNECT_BACK_SECONDS)
+            try:
+                await connection.invoke(Code.GET_BROKER_RUNTIME_INFO, timeout=CONNECT_BACK_SECONDS)
+            finally:
+                await connection.close()
         except ConnectError as e:
             raise AddressUnreachable(self.address, e.reason) from e
         except RemotingError as e:
             raise AddressUnreachable(self.address, str(e)) from e
-        await connection.close()
 
     def _run_loops(self, undo: AsyncExitStack) -> None:
         self.store.arrival_listeners.append(self.pulls.message_arrived)
@@ -205,7 +208,7 @@ class Broker:
             self.topics.register_again()
 
     async def _keep_house(self) -> None:
-        """Forget clients that fell silent, and sample the statistics."""
+        """Forget clients that fell silent and locks that expired, and sample the statistics."""
         while True:
             self.statistics.sample()
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
@@ -213,6 +216,7 @@ class Broker:
             silent = {*self.consumers.remove_silent(seconds), *self.producers.remove_silent(seconds)}
             for connection in silent:
                 connection.abort("no heartbeat")
+            self.locks.remove_expired()
 
     # Requests
 

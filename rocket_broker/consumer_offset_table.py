@@ -6,7 +6,7 @@ killed broker delivers again what was committed since (delivery is at least once
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.table_file import TableFile
@@ -37,6 +37,27 @@ class ConsumerOffsetTable:
         stored = self._file.load(lambda data: decode_body(data, ConsumerOffsetSerializeWrapper))
         if stored is not None:
             self._offsets = stored.offset_table
+
+    def bound(self, max_offset: Callable[[str, int], int]) -> None:
+        """Take back offsets beyond their queue's end.
+
+        The file may be on the disk when messages are not: a machine that dies under ASYNC_FLUSH loses messages
+        that were consumed already. Those that get their numbers later must not count as consumed.
+
+        Args:
+            max_offset: Returns the end of a topic's queue.
+        """
+        for key, queues in self._offsets.items():
+            topic, group = _split(key)
+            for queue_id, offset in queues.items():
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    _log.warning(
+                        "group %s had consumed %s queue %d to %d, which ends at %d: set to that",
+                        group, topic, queue_id, offset, end,
+                    )  # fmt: skip
+                    queues[queue_id] = end
+                    self._dirty = True
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Set the group's offset in the queue, also to a smaller one."""

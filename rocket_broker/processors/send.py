@@ -65,6 +65,7 @@ class SendProcessor:
         self._born_host = born_host
         self._waits_for_disk = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flushing: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
         host, port = writer.store_host
         self._id_prefix = (pack_ip(host) + port.to_bytes(4, "big")).hex().upper()
 
@@ -77,6 +78,7 @@ class SendProcessor:
             header = command.header(SendMessageRequestHeader)
         if header.batch:
             return self._send_batch(connection, command, header)
+        self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
         properties = decode_properties(header.properties or "")
@@ -105,9 +107,14 @@ class SendProcessor:
         return self._send_batch(connection, command, command.header(SendMessageRequestHeaderV2))
 
     async def stop(self) -> None:
-        """Return when every sender that waits for the disk has its answer."""
+        """Refuse what is sent from now on; return when every sender that waits for the disk has its answer."""
+        self._is_stopping = True
         while self._flushing:
             await asyncio.wait(self._flushing)
+
+    def _check_serving(self) -> None:
+        if self._is_stopping:
+            raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "service not available now: the broker stops")
 
     def _retried(
         self,
@@ -127,6 +134,7 @@ class SendProcessor:
     def _send_batch(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
     ) -> RemotingCommand | None:
+        self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
         common = decode_properties(header.properties or "")

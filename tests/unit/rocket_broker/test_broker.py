@@ -15,10 +15,11 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.errors import AddressInUse, AddressUnreachable, SettingError
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.properties_file import entries_of
+from rocket_broker.queue_locks import LOCK_SECONDS
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.errors import StoreLocked
 from rocket_broker.threaded_broker import ThreadedBroker
-from rocket_remoting.bodies import TopicRouteData, decode_body
+from rocket_remoting.bodies import LockBatchRequestBody, TopicRouteData, decode_body, encode_body
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.connection import Connection
@@ -29,6 +30,7 @@ from rocket_remoting.headers import (
     SendMessageRequestHeaderV2,
 )
 from rocket_remoting.memory import MemoryTransport
+from rocket_remoting.message import MessageQueue
 from rocket_remoting.record import decode_records
 from rocket_remoting.tcp import TcpTransport
 from streamkit.testing.virtual_time import VirtualTime
@@ -334,6 +336,61 @@ def test_a_client_that_fell_silent_is_forgotten(tmp_path: Path) -> None:
 
     with VirtualTime() as time:
         time.run(main(time))
+
+
+def test_locks_that_nobody_renews_are_forgotten(tmp_path: Path) -> None:
+    """Whatever queues a client named, a broker does not remember them for longer than it must."""
+
+    async def main(time: VirtualTime) -> None:
+        transport = MemoryTransport()
+        async with EmbeddedBroker(tmp_path, transport=transport, clock=time.clock) as embedded:
+            client = await transport.connect(embedded.broker_address)
+            queues = {MessageQueue("orders", "broker-a", number) for number in range(100)}
+            asked = LockBatchRequestBody(consumer_group="g", client_id="c", mq_set=queues)
+            await client.invoke(RequestCode.LOCK_BATCH_MQ, body=encode_body(asked), timeout=5)
+            assert len(embedded.broker.locks) == 100
+            await asyncio.sleep(2 * LOCK_SECONDS)
+            assert len(embedded.broker.locks) == 0
+
+    with VirtualTime() as time:
+        time.run(main(time))
+
+
+def test_a_send_that_waits_for_the_disk_is_answered_before_the_broker_ends(tmp_path: Path) -> None:
+    """Its sender would send again what is stored; so is what came meanwhile, unless it was refused."""
+
+    async def main() -> None:
+        broker = tcp_broker(tmp_path, flushDiskType="SYNC_FLUSH")
+        await broker.start()
+        async with connected(broker.address) as client:
+            arrived = asyncio.Event()
+            broker.store.arrival_listeners.append(lambda *_: arrived.set())
+            first = asyncio.create_task(send(client, "orders", b"one"))
+            await arrived.wait()
+            stopping = asyncio.create_task(broker.stop())
+            second = asyncio.create_task(send(client, "orders", b"two"))
+            assert await first == ResponseCode.SUCCESS
+            await stopping
+            (late,) = await asyncio.gather(second, return_exceptions=True)
+            stored = broker.store.max_offset("orders", 0)
+            assert stored == (2 if late == ResponseCode.SUCCESS else 1)
+
+    asyncio.run(main())
+
+
+def test_a_group_is_never_ahead_of_its_queue(tmp_path: Path) -> None:
+    """A crash may take messages whose consumption was noted already: those that get their numbers are not missed."""
+
+    async def main() -> None:
+        async with EmbeddedBroker(tmp_path) as embedded, connected(embedded.broker_address) as client:
+            assert await send(client, "orders", b"one") == ResponseCode.SUCCESS
+            embedded.broker.offsets.commit("consumers", "orders", 0, 7)
+            embedded.broker.offsets.commit("others", "orders", 0, 1)
+        async with EmbeddedBroker(tmp_path) as embedded:
+            assert embedded.broker.offsets.get("consumers", "orders", 0) == 1
+            assert embedded.broker.offsets.get("others", "orders", 0) == 1
+
+    asyncio.run(main())
 
 
 def test_a_wrong_setting_of_an_embedded_broker_is_told_by_its_name() -> None:
