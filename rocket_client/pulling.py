@@ -3,7 +3,8 @@
 ::
 
     answer              what follows
-    FOUND               decode, keep what the tags match, hand on, pull again at once
+    FOUND               decode, keep what the tags match, hand on, pull again at once; a body that cannot be
+                        unpacked is handed on as it was stored
     NO_NEW_MSG          (the broker held the pull for 15 s) pull again
     NO_MATCHED_MSG      pull again from the offset given; with nothing unsettled, that offset is committed too
     OFFSET_ILLEGAL      the queue has other messages than we think: wait for calls under way, commit the
@@ -27,7 +28,8 @@ from rocket_client.settings import PushConsumerSettings
 from rocket_client.topic_route import MASTER_ID
 from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.codes import ResponseCode
-from rocket_remoting.errors import RemotingError, ResponseError
+from rocket_remoting.compression import decompress
+from rocket_remoting.errors import RemoteProtocolError, RemotingError, ResponseError
 from rocket_remoting.headers import PullMessageRequestHeader
 from rocket_remoting.message import MessageExt
 from rocket_remoting.properties import (
@@ -37,7 +39,7 @@ from rocket_remoting.properties import (
     PROPERTY_TAGS,
 )
 from rocket_remoting.record import decode_records
-from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from rocket_remoting.topics import is_retry_topic, retry_topic
 
 _LOG = logging.getLogger(__name__)
@@ -204,7 +206,7 @@ class PullLoop:
         """The messages of the answer as the listener gets them."""
         if answer.status is not PullStatus.FOUND:
             return []
-        messages = decode_records(answer.records)
+        messages = self._decoded(answer.records)
         if subscription.tags_set:
             wanted = frozenset(subscription.tags_set)
             messages = [message for message in messages if message.properties.get(PROPERTY_TAGS) in wanted]
@@ -221,6 +223,25 @@ class PullLoop:
             message.broker_name = broker_name
             if is_retry:
                 message.topic = properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+        return messages
+
+    def _decoded(self, records: bytes | memoryview) -> list[MessageExt]:
+        """The messages; a body that cannot be unpacked stays as it was stored, and its message goes the way of others.
+
+        Pulled again it would be no better, and nothing behind it would ever be consumed.
+        """
+        try:
+            return decode_records(records)
+        except RemoteProtocolError:
+            messages = decode_records(records, decompress=False)
+        for message in messages:
+            if message.sys_flag & COMPRESSED:
+                try:
+                    message.body = decompress(message.body, message.sys_flag)
+                except RemoteProtocolError as error:
+                    _LOG.error("group %s: %r is handed on as it was stored: %s", self._group, message, error)
+                else:
+                    message.sys_flag &= ~COMPRESSED
         return messages
 
     async def _recover(self, error: RemotingError, offset: int) -> None:

@@ -24,14 +24,14 @@ from rocket_remoting.headers import (
 )
 from rocket_remoting.properties import encode_properties
 from rocket_remoting.record import encode_record
-from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
 
 Reply = Callable[[RemotingCommand], RemotingCommand | None]
 
 
-def record(offset: int, tags: str = "", topic: str = "orders") -> bytes:
+def record(offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0) -> bytes:
     properties = {"TAGS": tags} if tags else {}
     return encode_record(
         topic,
@@ -40,7 +40,7 @@ def record(offset: int, tags: str = "", topic: str = "orders") -> bytes:
         queue_id=0,
         queue_offset=offset,
         commit_log_offset=1000 + offset,
-        sys_flag=0,
+        sys_flag=sys_flag,
         flag=0,
         born_timestamp=1,
         born_host=("127.0.0.1", 1),
@@ -155,6 +155,22 @@ def test_a_pull_carries_the_committed_offset_and_may_carry_the_expression(virtua
         assert (header.commit_offset, header.queue_offset, header.subscription) == (7, 7, "A || B")
 
     play(virtual, scene, committed=7, post_subscription_when_pull=True)
+
+
+def test_a_body_that_cannot_be_unpacked_holds_up_nothing(
+    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It comes as it was stored, its flag still set, between its neighbours; otherwise its queue would stand still."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        assert [message.body for message in script.heard] == [b"7", b"8", b"9"]
+        assert [message.sys_flag & COMPRESSED for message in script.heard] == [0, COMPRESSED, 0]
+        assert script.pulled_offsets == [7, 10]
+        assert "zlib body of 1 bytes" in caplog.text
+
+    records = record(7) + record(8, sys_flag=COMPRESSED) + record(9)
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 10, records), committed=7)
 
 
 def test_messages_are_handed_on_and_the_next_pull_follows_at_once(virtual: VirtualTime) -> None:
