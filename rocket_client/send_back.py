@@ -8,7 +8,8 @@
                    the broker puts such a message into %DLQ%<group> instead
 
     first to the broker the message came from, then to the group's other brokers, at last as request 36
-    (CONSUMER_SEND_MSG_BACK), with which the broker copies its own record
+    (CONSUMER_SEND_MSG_BACK), with which the broker copies its own record; at once if this client may not
+    send such a message
 
 The message keeps its properties and its unique id; RETRY_TOPIC tells its topic, ORIGIN_MESSAGE_ID its
 first record. `FAILURE_TYPE`, `FAILURE_MESSAGE` and `FAILURE_PLACE` tell why it failed, so that a dead
@@ -20,7 +21,7 @@ import traceback
 from collections.abc import Iterator
 
 from rocket_client.broker_requests import BrokerRequests
-from rocket_client.errors import SendError
+from rocket_client.errors import IllegalMessageError, SendError
 from rocket_client.outgoing import Outgoing, OutgoingMessages
 from rocket_client.routes import RouteTable
 from rocket_remoting.codes import RequestCode
@@ -133,16 +134,16 @@ class SendBack:
         return Message(self._topic, message.body, properties=properties, flag=message.flag)
 
     async def _send(self, message: MessageExt, copy: Message, times: int, limit: int, level: int) -> None:
-        outgoing = self._outgoing.message(copy)._replace(reconsume_times=times, max_reconsume_times=limit)
         brokers: list[str] = []
         causes: list[Exception] = []
-        for broker_name in self._brokers(message.broker_name):
-            brokers.append(broker_name)
-            try:
-                await self._send_to(broker_name, outgoing)
-            except RemotingError as error:
-                causes.append(error)
-            else:
+        try:
+            outgoing = self._outgoing.message(copy)
+        except IllegalMessageError as error:  # other clients send what this one would not: without a body
+            brokers.append(message.broker_name)
+            causes.append(error)
+        else:
+            outgoing = outgoing._replace(reconsume_times=times, max_reconsume_times=limit)
+            if await self._sent(outgoing, message.broker_name, brokers, causes):
                 return
         brokers.append(message.broker_name)
         try:
@@ -150,6 +151,20 @@ class SendBack:
         except RemotingError as error:
             causes.append(error)
             raise SendError(self._topic, brokers, causes) from error
+
+    async def _sent(
+        self, outgoing: Outgoing, first: str, brokers: list[str], causes: list[Exception]
+    ) -> bool:
+        """Whether one of the group's brokers took it; notes those that did not, and why."""
+        for broker_name in self._brokers(first):
+            brokers.append(broker_name)
+            try:
+                await self._send_to(broker_name, outgoing)
+            except RemotingError as error:
+                causes.append(error)
+            else:
+                return True
+        return False
 
     def _brokers(self, first: str) -> Iterator[str]:
         yield first

@@ -148,6 +148,19 @@ def test_the_broker_copies_its_record_as_a_second_way(virtual: VirtualTime) -> N
     play(virtual, scene)
 
 
+def test_the_broker_copies_what_this_client_would_not_send(virtual: VirtualTime) -> None:
+    """A message without a body, as other clients send: refusing it for ever would hold its queue."""
+
+    async def scene(at: Scene) -> None:
+        message = failed()
+        message.body = b""
+        await at.send_back.retry(message, 0, 16, None)
+        assert at.cluster.brokers[0].count(RequestCode.CONSUMER_SEND_MSG_BACK) == 1
+        assert at.cluster.brokers[0].stored == []
+
+    play(virtual, scene)
+
+
 def test_if_nobody_takes_it_that_is_an_error(virtual: VirtualTime) -> None:
     """With every way that was tried."""
 
