@@ -18,7 +18,7 @@ from streamkit.messaging.channel import MessageChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.message import Message
 
-__all__ = ["BLOCKED_AFTER", "ForkGuard", "ForkedPortal", "LoopWatch"]
+__all__ = ["BLOCKED_AFTER", "ForkGuard", "ForkedPortal", "LoopWatch", "after_fork", "refuse_after_fork"]
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class ForkedPortal:
             UseAfterFork: Always.
         """
         coroutine.close()
-        _refuse()
+        refuse_after_fork()
 
 
 class ForkGuard(ChannelInterceptor):
@@ -118,10 +118,15 @@ class ForkGuard(ChannelInterceptor):
         Raises:
             UseAfterFork: Always.
         """
-        _refuse()
+        refuse_after_fork()
 
 
-def _refuse() -> NoReturn:
+def refuse_after_fork() -> NoReturn:
+    """Refuse what is asked in a process the application does not run in.
+
+    Raises:
+        UseAfterFork: Always.
+    """
     raise UseAfterFork(
         "this process was forked from the one the application runs in; start an application of its own here"
     )

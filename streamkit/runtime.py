@@ -21,8 +21,8 @@ from streamkit.container import ApplicationContainer, Providers
 from streamkit.declarations import declares_channels, enabled_bindings
 from streamkit.events import application_started, application_stopped, notify
 from streamkit.listener import decorated_in, has_listeners
-from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork
-from streamkit.messaging.channel import SubscribableChannel
+from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
+from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
 from streamkit.registrations import Registrations
@@ -164,13 +164,24 @@ class Runtime:
             self._intercepted.append((channel, interceptor))
 
     async def output(self, name: str, binder: str | None) -> OutputBinding:
-        """Return the output binding of that name, made if it is new."""
-        return await self.service.output(name, binder, self._new_channel)
+        """Return the output binding of that name, made if it is new.
 
-    def _new_channel(self, name: str) -> SubscribableChannel:
-        channel = self._channels[name]
-        if not channel.interceptors:
-            self._intercept(channel)
+        Raises:
+            UseAfterFork: This process was forked from the one the application runs in.
+        """
+        if isinstance(self.portal, ForkedPortal):
+            refuse_after_fork()
+        return await self.service.output(name, binder, self._channel_of_its_own)
+
+    def _channel_of_its_own(self, name: str) -> SubscribableChannel:
+        """Make the channel of a binding made by name.
+
+        Not one of the application's: those are shared by names that differ only in case or dashes, which are
+        different destinations, and by all binders.
+        """
+        channel = DirectChannel(name, portal=self.portal)
+        for interceptor in self._registrations.interceptors.matching(name):
+            channel.add_interceptor(interceptor)
         return channel
 
     async def stop(self, timeout: float | None = None) -> None:

@@ -154,14 +154,14 @@ class BindingService:
         Args:
             name: The binding's name, or a destination.
             binder: The binder's name, if not the one of the settings.
-            make_channel: Makes the channel of a new binding.
+            make_channel: Makes the channel of a new binding, which nothing else is bound to.
 
         Raises:
             ConfigurationError: It is an input, or may not be made.
             BinderError: It cannot be bound.
         """
         found = self.find(name)
-        if isinstance(found, OutputBinding) and binder is None:
+        if isinstance(found, OutputBinding) and binder in (None, found.binder.binder.name):
             return found
         if isinstance(found, InputBinding):
             raise ConfigurationError(f"binding {name!r} is an input: nothing can be sent to it", value=name)

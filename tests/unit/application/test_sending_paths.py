@@ -117,6 +117,31 @@ def test_destinations_may_be_limited(make_app: MakeApplication) -> None:
             app.bridge.send("other", "x")
 
 
+def test_destinations_whose_names_are_alike_are_kept_apart(app: StreamApplication, test: Start) -> None:
+    """Names of bindings are relaxed, names of destinations are not."""
+    harness = test()
+    for name in ("or-ders", "orders", "Orders", "orders", "or-ders"):
+        app.bridge.send(name, name)
+    for name, count in (("or-ders", 2), ("orders", 2), ("Orders", 1)):
+        payloads = [message.payload for message in harness.output(name).receive_all(str)]
+        assert payloads == [name] * count
+
+
+def test_one_destination_at_two_binders_is_two_bindings(make_app: MakeApplication) -> None:
+    """A binding's messages stay at its own binder, whatever else the bridge sends to another one."""
+    app = make_app(
+        binders__one__type="inmemory",
+        binders__two__type="inmemory",
+        default_binder="one",
+        output_bindings="b",
+    )
+    with app.test() as harness:
+        for binder in (None, "two", "one", "two", None):
+            assert app.bridge.send("b", binder or "default", binder=binder)
+        payloads = [message.payload for message in harness.output("b").receive_all(str)]
+        assert payloads == ["default", "one", "default"]
+
+
 def test_what_cannot_be_written_is_the_sender_s_error(app: StreamApplication, test: Start) -> None:
     """Even with an error channel: the message itself is wrong."""
     harness = test()
