@@ -79,7 +79,7 @@ class Checkpoint:
             size = None
         if size is None:
             self._file_system.create(self._path, PAGE_SIZE)
-            self._file_system.allocate(self._path, 0, PAGE_SIZE)
+        self._file_system.allocate(self._path, 0, PAGE_SIZE)
         view = self._view = self._file_system.map(self._path)
         self.log_timestamp, self.queue_timestamp, self.index_timestamp = _TIMESTAMPS.unpack_from(view)
         mark = view[_MARK_POSITION : _MARK_POSITION + _MARK.size]

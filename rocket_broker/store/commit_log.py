@@ -204,7 +204,7 @@ class LogWalk:
 
     def __iter__(self) -> Iterator[RecordHeader]:
         while (file := self._log.files.file_at(self.end)) is not None:
-            view = file.open()
+            view = file.data()
             while (record := self._record(view, self.end - file.base, file.base)) is not None:
                 self.end += record.total_size
                 yield record
@@ -234,9 +234,9 @@ class LogWalk:
 
 def is_blank(file: MappedFile, offset: int) -> bool:
     """Whether the blank that ends a file begins at an offset."""
-    position = offset - file.base
-    left = file.size - position
-    return left >= _SMALLEST_BLANK and read_size_and_magic(file.open(), position) == (left, BLANK_MAGIC)
+    blank = file.data()[offset - file.base :]
+    left = file.base + file.size - offset
+    return len(blank) >= _SMALLEST_BLANK and read_size_and_magic(blank) == (left, BLANK_MAGIC)
 
 
 def _has_lost_page(view: memoryview, record: RecordHeader, end: int) -> bool:

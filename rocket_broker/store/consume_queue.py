@@ -145,8 +145,11 @@ class ConsumeQueue:
         trusted = self._count(trusted_to)
         self.min_offset = self.files.first // ENTRY_SIZE
         behind = self.files.file_at(trusted * ENTRY_SIZE)
-        more = behind is not None and _is_trusted(behind, trusted - behind.base // ENTRY_SIZE, _EVERYTHING)
-        doubtful = self._count(_EVERYTHING) - trusted if more else 0
+        doubtful = 0
+        if behind is not None and _is_trusted(
+            behind.data(), trusted - behind.base // ENTRY_SIZE, _EVERYTHING
+        ):
+            doubtful = self._count(_EVERYTHING) - trusted
         self.cut_to(trusted)
         return doubtful
 
@@ -156,12 +159,12 @@ class ConsumeQueue:
         It is 0 if there are none, whatever the first file: those before it may have vanished.
         """
         files = self.files.files
-        number = bisect_left(files, True, key=lambda file: not _is_trusted(file, 0, trusted_to))
+        number = bisect_left(files, True, key=lambda file: not _is_trusted(file.data(), 0, trusted_to))
         if number == 0:
             return 0
-        file = files[number - 1]
-        return file.base // ENTRY_SIZE + bisect_left(
-            range(file.size // ENTRY_SIZE), True, key=lambda n: not _is_trusted(file, n, trusted_to)
+        data = files[number - 1].data()
+        return files[number - 1].base // ENTRY_SIZE + bisect_left(
+            range(len(data) // ENTRY_SIZE), True, key=lambda n: not _is_trusted(data, n, trusted_to)
         )
 
     def cut_to(self, max_offset: int) -> None:
@@ -239,6 +242,8 @@ class ConsumeQueue:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}…{self.max_offset})"
 
 
-def _is_trusted(file: MappedFile, index: int, trusted_to: int) -> bool:
-    commit_log_offset, size, _ = ENTRY.unpack_from(file.open(), index * ENTRY_SIZE)
+def _is_trusted(data: memoryview, index: int, trusted_to: int) -> bool:
+    if (index + 1) * ENTRY_SIZE > len(data):
+        return False
+    commit_log_offset, size, _ = ENTRY.unpack_from(data, index * ENTRY_SIZE)
     return bool(size > 0 and 0 <= commit_log_offset < trusted_to)

@@ -21,9 +21,12 @@ from typing import Protocol
 
 from rocket_broker.store.errors import StoreLocked
 
-__all__ = ["PAGE_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
+__all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
 
 PAGE_SIZE = 4096
+"""Pages are counted by this, as in Apache's settings."""
+MAP_PAGE_SIZE = max(PAGE_SIZE, mmap.PAGESIZE)
+"""A write to a map needs room for the whole page it is in."""
 
 _MANY_FILES = 500
 """From so many files on it is quicker to sync all there is."""
@@ -67,6 +70,12 @@ class FileSystem(Protocol):
 
     def allocate(self, path: Path, start: int, length: int) -> None:
         """Give the bytes from ``start`` on room on the disk; they keep their values."""
+
+    def read(self, path: Path, start: int, length: int) -> bytes:
+        """Return bytes without mapping them: even to read a hole of a map may need room on the disk."""
+
+    def data_end(self, path: Path) -> int:
+        """Return where the last page of a file ends that has data; behind it there are only zeros."""
 
     def clear(self, path: Path, start: int) -> None:
         """Make sure that the bytes from ``start`` to the file's end are zeros, on the disk too.
@@ -153,11 +162,28 @@ class OsFileSystem:
         finally:
             os.close(descriptor)
 
+    def read(self, path: Path, start: int, length: int) -> bytes:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, length, start)
+        finally:
+            os.close(descriptor)
+
+    def data_end(self, path: Path) -> int:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            end = _data_end(descriptor)
+            return min(end - end % -MAP_PAGE_SIZE, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
+
     def clear(self, path: Path, start: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size
-            if not _is_clear(descriptor, start, size):
+            page_end = min(size, start - start % -MAP_PAGE_SIZE)
+            rest = os.pread(descriptor, page_end - start, start)
+            if rest.strip(b"\0") or _data_end(descriptor) > page_end:
                 os.ftruncate(descriptor, start)
                 os.ftruncate(descriptor, size)
                 os.fsync(descriptor)
@@ -226,15 +252,16 @@ class _OsFileLock:
         os.close(self._descriptor)
 
 
-def _is_clear(descriptor: int, start: int, size: int) -> bool:
-    """Whether a sparse file has only zeros from ``start`` on; False when that would take long to find out."""
-    page_end = min(size, start - start % -PAGE_SIZE)
-    if os.pread(descriptor, page_end - start, start).strip(b"\0"):
-        return False
+def _data_end(descriptor: int) -> int:
+    """Where the last stretch of data of a sparse file ends; its size if the file system can't tell."""
+    end = 0
     try:
-        return page_end >= size or os.lseek(descriptor, page_end, os.SEEK_DATA) >= size
+        while True:
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
     except OSError as e:
-        return e.errno == errno.ENXIO  # there is no data behind
+        if e.errno != errno.ENXIO:  # there is no data behind
+            raise
+    return end
 
 
 def _sync_file_system(path: Path) -> None:

@@ -140,7 +140,7 @@ class IndexFile:
         """Return commit log offsets under a hash, newest first, of messages stored between two times."""
         view = self.file.open()
         found: list[int] = []
-        number: int = _SLOT.unpack_from(view, self._slot_position(key_hash))[0]
+        number = self._newest(view, key_hash)
         last = self.count
         while 0 < number < last and len(found) < limit:
             entry_hash, offset, seconds, older = _ENTRY.unpack_from(view, self._position(number))
@@ -163,8 +163,7 @@ class IndexFile:
         keep = 1 + bisect_left(
             numbers, True, key=lambda number: not self._is_trusted(view, number, trusted_to)
         )
-        slots = array("i")
-        slots.frombytes(view[_HEADER.size : self._entries_start])
+        slots = array("i", self.file.read(_HEADER.size, self._entries_start - _HEADER.size))
         if sys.byteorder == "little":
             slots.byteswap()
         lost = {slot for slot, number in enumerate(slots) if number >= keep} if max(slots) >= keep else set()
@@ -192,6 +191,14 @@ class IndexFile:
     def _is_trusted(self, view: memoryview, number: int, trusted_to: int) -> bool:
         entry = _ENTRY.unpack_from(view, self._position(number))
         return any(entry) and self.begin_offset <= entry[1] < trusted_to
+
+    def _newest(self, view: memoryview, key_hash: int) -> int:
+        """Return the number of the newest entry in a hash's slot, without touching a hole of the map."""
+        position = self._slot_position(key_hash)
+        if not self._chunks_allocated[position >> _CHUNK_BITS]:
+            view, position = memoryview(self.file.read(position, _SLOT.size)), 0
+        (number,) = _SLOT.unpack_from(view, position)
+        return int(number)
 
     def _prepare_chunk(self, chunk: int) -> None:
         if not self._chunks_allocated[chunk]:

@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 
 from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt, StoreFull
-from rocket_broker.store.files import PAGE_SIZE, FileSystem
+from rocket_broker.store.files import MAP_PAGE_SIZE, FileSystem
 
 __all__ = ["MappedFile", "MappedFileQueue", "OpenMaps"]
 
@@ -119,6 +119,14 @@ class MappedFile:
         self.used = True
         return self.view if self.view is not None else self.maps.open(self)
 
+    def read(self, start: int, length: int) -> bytes:
+        """Return some of the bytes without mapping them (`FileSystem.read`)."""
+        return self.maps.file_system.read(self.path, start, length)
+
+    def data(self) -> memoryview:
+        """Return the bytes up to where the file has only zeros: no hole is touched (`FileSystem.read`)."""
+        return self.open()[: self.maps.file_system.data_end(self.path)]
+
     def allocate(self, end: int, ahead: int) -> None:
         """Make sure that writes up to ``end`` succeed, and ``ahead`` of it within reason: this should be rare.
 
@@ -127,31 +135,31 @@ class MappedFile:
         """
         if end <= self.allocated:
             return
-        ahead = min(max(ahead, PAGE_SIZE), _LARGEST_ALLOCATION)
-        goal = min(max(end, self.allocated + ahead), self.size)
+        ahead = min(ahead, _LARGEST_ALLOCATION)
         try:
-            self.allocate_range(self.allocated, goal)
+            self.allocated = self.allocate_range(self.allocated, max(end, self.allocated + ahead))
         except StoreFull:  # a nearly full disk may have room for what is needed
-            goal = end
-            self.allocate_range(self.allocated, goal)
-        self.allocated = goal
+            self.allocated = self.allocate_range(self.allocated, end)
 
-    def allocate_range(self, start: int, end: int) -> None:
-        """Make sure that writes from ``start`` to ``end`` succeed, wherever that is.
+    def allocate_range(self, start: int, end: int) -> int:
+        """Make sure that writes from ``start`` to ``end`` succeed, wherever that is; return to where they do.
 
         Raises:
             StoreFull: The disk has no room.
         """
+        start -= start % MAP_PAGE_SIZE
+        end = min(end - end % -MAP_PAGE_SIZE, self.size)
         try:
             self.maps.file_system.allocate(self.path, start, end - start)
         except OSError as e:
             if e.errno in _FULL:
                 raise StoreFull(self.path) from e
             raise
+        return end
 
     def written_to(self, position: int) -> None:
         """Take note that the file's first bytes were written before: they have room, what follows may not."""
-        self.allocated = position - position % PAGE_SIZE
+        self.allocated = position - position % MAP_PAGE_SIZE
 
     def clear(self, start: int) -> None:
         """Make the bytes from ``start`` on zeros, on the disk too."""

@@ -209,7 +209,7 @@ class Recovery:
         if file is None:
             return False
         try:
-            record = peek_record(file.open(), mark.last_record - file.base)
+            record = peek_record(file.data(), mark.last_record - file.base)
         except RemoteProtocolError:
             return False
         end = mark.last_record + record.total_size
@@ -225,7 +225,7 @@ class Recovery:
             return _EVERYTHING
         for file in reversed(files):
             try:
-                record = peek_record(file.open())
+                record = peek_record(file.data())
             except RemoteProtocolError:
                 continue
             if 0 < record.store_timestamp <= self._checkpoint.recovery_timestamp:

@@ -88,6 +88,14 @@ class FaultyFileSystem:
             self.free_pages -= len(pages)
         file.allocated |= pages
 
+    def read(self, path: Path, start: int, length: int) -> bytes:
+        return bytes(self._files[path].content[start : start + length])
+
+    def data_end(self, path: Path) -> int:
+        content = self._files[path].content
+        end = len(content.rstrip(b"\0"))
+        return min(end - end % -PAGE_SIZE, len(content))
+
     def clear(self, path: Path, start: int) -> None:
         self._files[path].clear(start)
 

@@ -1,0 +1,190 @@
+"""A store directory written by Apache's broker opens in ours, and one written by ours in Apache's."""
+
+import asyncio
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.store import (
+    GetStatus,
+    MessageStore,
+    PutStatus,
+    RecoveryReport,
+    StoreLocked,
+    StoreMessage,
+    StoreSettings,
+)
+from rocket_remoting.clock import SystemClock
+from rocket_remoting.java_hash import java_hash
+from rocket_remoting.message import MessageExt
+from rocket_remoting.properties import encode_properties
+from rocket_remoting.record import decode_record
+from tests.peer.apache import BROKER_CONF, ApacheBroker
+from tests.peer.artifacts import VERSIONS
+from tests.peer.conftest import Peers, of_version
+from tests.peer.java_client import JavaClient
+from tests.peer.stage import eventually
+
+SMALL_LOG = 1024 * 1024
+
+
+class Exchange:
+    """One directory, opened by one broker after the other.
+
+    Attributes:
+        client: Apache's client of the version.
+    """
+
+    def __init__(self, version: str, client: JavaClient, root: Path) -> None:
+        """Open nothing yet."""
+        self.client = client
+        self._version = version
+        self._root = root
+
+    def apache(self) -> ApacheBroker:
+        """Start Apache's broker in the directory."""
+        settings = {"mappedFileSizeCommitLog": str(SMALL_LOG)}
+        return ApacheBroker(self._version, settings=settings, store=self._root)
+
+    def ours(self) -> tuple[MessageStore, RecoveryReport]:
+        """Open our store in the directory."""
+        settings = StoreSettings(
+            self._root,
+            mapped_file_size_commit_log=SMALL_LOG,
+            max_hash_slot_num=int(BROKER_CONF["maxHashSlotNum"]),
+            max_index_num=int(BROKER_CONF["maxIndexNum"]),
+        )
+        store = MessageStore(settings, SystemClock())
+        return store, store.load()
+
+
+@pytest.fixture(params=[of_version(version) for version in VERSIONS])
+def exchange(request: pytest.FixtureRequest, peers: Peers, tmp_path: Path) -> Exchange:
+    """A directory that brokers take turns with."""
+    return Exchange(request.param, peers.client(request.param), tmp_path / "store")
+
+
+def read(store: MessageStore, topic: str) -> dict[tuple[int, int], MessageExt]:
+    """Return all messages of a topic by queue and offset."""
+    found: dict[tuple[int, int], MessageExt] = {}
+    for queue_id in store.topics_with_queues().get(topic, []):
+        offset = store.min_offset(topic, queue_id)
+        while (result := store.get(topic, queue_id, offset, 32, SMALL_LOG)).status is GetStatus.FOUND:
+            found |= {(queue_id, m.queue_offset): m for m in map(decode_record, result.records)}
+            offset = result.next_begin_offset
+        assert offset == store.max_offset(topic, queue_id)
+    return found
+
+
+def fill(exchange: Exchange, broker: ApacheBroker, topic: str) -> dict[tuple[int, int], str]:
+    """Let Apache's client send to Apache's broker, over more than one file of its log; return what is where."""
+    exchange.client.create_topic(broker.name_server, broker.address, topic, 4)
+    sent: dict[tuple[int, int], str] = {}
+    with exchange.client.producer(broker.name_server) as producer:
+        for number in range(30):
+            body = f"{number}:" + "x" * 70_000
+            (answer,) = producer.send(topic, body, tags=f"tag{number % 3}", keys=f"key{number} all")
+            sent[answer["queue"], answer["offset"]] = body
+        producer.send(topic, "late", delayLevel=18)
+    return sent
+
+
+def check(store: MessageStore, topic: str, sent: dict[tuple[int, int], str]) -> None:
+    """See that everything sent is there: in its queue, by its tags, by its keys, and at its time."""
+    found = read(store, topic)
+    assert {place: m.body.decode() for place, m in found.items()} == sent
+    assert {m.properties["CLUSTER"] for m in found.values()} == {"DefaultCluster"}
+    red = frozenset({java_hash("tag1")})
+    by_tag = [store.get(topic, queue_id, 0, 99, 2**30, red).records for queue_id in range(4)]
+    assert sum(map(len, by_tag)) == 10
+    for number in range(30):
+        (record,) = store.query(topic, f"key{number}", 9, 0, 2**62)
+        assert decode_record(record).body.startswith(b"%d:" % number)
+    for m in found.values():
+        assert store.store_time(topic, m.queue_id, m.queue_offset) == m.store_timestamp
+        (record,) = store.query(topic, m.properties["UNIQ_KEY"], 9, 0, 2**62)
+        assert decode_record(record).queue_offset == m.queue_offset
+    (late,) = read(store, "SCHEDULE_TOPIC_XXXX").values()
+    (entry,) = store.consume_queue_entries("SCHEDULE_TOPIC_XXXX", 17, 0, 9)
+    assert (late.body, late.properties["REAL_TOPIC"]) == (b"late", topic)
+    assert 0 <= entry[3] - late.store_timestamp - 7_200_000 < 5_000
+
+
+def test_a_store_that_apache_stopped_opens_in_ours(exchange: Exchange) -> None:
+    """Every message, tag, key and time is found, and nothing had to be made anew."""
+    broker = exchange.apache()
+    sent = fill(exchange, broker, "orders")
+    with pytest.raises(StoreLocked):
+        exchange.ours()
+    broker.stop()
+    store, report = exchange.ours()
+    assert (report.ended_in_order, report.torn) == (True, "")
+    assert (report.entries_added, report.entries_taken_back, report.messages_indexed) == (0, 0, 0)
+    check(store, "orders", sent)
+    asyncio.run(store.stop())
+
+
+def test_a_store_that_apache_was_killed_over_opens_in_ours(exchange: Exchange) -> None:
+    """What was acknowledged is there."""
+    broker = exchange.apache()
+    sent = fill(exchange, broker, "orders")
+    broker.kill()
+    store, report = exchange.ours()
+    assert not report.ended_in_order
+    check(store, "orders", sent)
+    asyncio.run(store.stop())
+
+
+@pytest.mark.parametrize("end", ["stopped", "killed"])
+def test_a_store_of_ours_opens_in_apaches_and_again_in_ours(exchange: Exchange, end: str) -> None:
+    """Apache's broker serves our messages and adds its own; then ours has them all."""
+    store, _ = exchange.ours()
+    for number in range(40):
+        unique_key = f"7F00000100002A9F18B4AAC2{number:08X}"
+        properties = {
+            "KEYS": f"ours{number}",
+            "TAGS": "t",
+            "UNIQ_KEY": unique_key,
+            "CLUSTER": "DefaultCluster",
+        }
+        result = store.put(
+            StoreMessage(
+                "orders",
+                number % 4,
+                b"ours %d " % number + b"x" * 60_000,
+                encode_properties(properties),
+                born_timestamp=int(time.time() * 1000),
+                tags_code=java_hash("t"),
+                keys=f"ours{number}",
+                unique_key=unique_key,
+            )
+        )
+        assert result.status is PutStatus.OK
+    if end == "stopped":
+        asyncio.run(store.stop())
+    else:
+        store._lock.release()  # type: ignore[union-attr]  # as the death of the process would
+    broker = exchange.apache()
+    client = exchange.client
+    client.create_topic(broker.name_server, broker.address, "orders", 4)
+    with client.consumer(broker.name_server, f"readers-{end}", "orders") as consumer:
+        received = consumer.take(40)
+    assert Counter(m.text.split("x")[0] for m in received) == Counter(f"ours {n} " for n in range(40))
+    assert {(m.queue, m.offset) for m in received} == {(q, n) for q in range(4) for n in range(10)}
+    with client.producer(broker.name_server) as producer:
+        (found,) = producer.query("orders", "ours7")
+        assert found.text.startswith("ours 7 ")
+        sent = [producer.send("orders", f"theirs {n}", keys=f"theirs{n}")[0] for n in range(20)]
+        eventually(lambda: producer.query("orders", "theirs19"), bool)
+    broker.stop()
+    store, report = exchange.ours()
+    assert (report.ended_in_order, report.torn) == (True, "")
+    found_again = read(store, "orders")
+    assert len(found_again) == 60
+    for number, answer in enumerate(sent):
+        assert found_again[answer["queue"], answer["offset"]].body == b"theirs %d" % number
+        assert len(store.query("orders", f"theirs{number}", 9, 0, 2**62)) == 1
+    assert len(store.query("orders", "ours7", 9, 0, 2**62)) == 1
+    asyncio.run(store.stop())
