@@ -185,8 +185,10 @@ class Assembly:
         for name in self._inputs:
             with self._collected():
                 self._input(name)
-        if self._errors:
-            raise self._errors[0] if len(self._errors) == 1 else ConfigurationErrors(self._errors)
+        # Each once: a wrong setting of a binder is told by all bindings that use it.
+        errors = list({str(error): error for error in self._errors}.values())
+        if errors:
+            raise errors[0] if len(errors) == 1 else ConfigurationErrors(errors)
 
     def _collect_names(self) -> None:
         """Turn what listeners name into inputs and outputs."""

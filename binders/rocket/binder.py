@@ -1,7 +1,7 @@
 """The binder: connects to a RocketMQ, starts an embedded broker where none is, and makes bindings."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ from rocket_client.settings import parse_addresses
 from rocket_remoting import ConnectError, RemotingError
 from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.topics import dlq_topic
+from rocket_remoting.topics import dlq_topic, validate_group, validate_topic
 from rocket_remoting.transport import Transport
 from streamkit.binder.binder import (
     Binder,
@@ -229,6 +229,18 @@ class RocketBinder(Binder):
 
     # Bindings
 
+    def check_producer(self, destination: ProducerDestination) -> None:
+        """Refuse a topic RocketMQ cannot have."""
+        _check_name(validate_topic, destination.name, "destination")
+
+    def check_consumer(self, destination: ConsumerDestination) -> None:
+        """Refuse names RocketMQ cannot have, and members of one group that subscribe to different things."""
+        for topic in _topics(destination.name):
+            _check_name(validate_topic, topic, "destination")
+        if destination.group is not None:
+            _check_name(validate_group, destination.group, "group")
+            self._check_subscription(destination.group, destination)
+
     async def bind_producer(self, destination: ProducerDestination) -> RocketProducerBinding:
         """Open the way to a topic; make it first, if provisioning says so."""
         extended = _own(destination.extended, RocketProducerProperties, destination.binding)
@@ -262,7 +274,6 @@ class RocketBinder(Binder):
         for topic in _topics(destination.name):
             await self._provision(topic, destination.binding, 1)
         group = destination.group or f"anonymous_{uuid4().hex}"
-        self._check_subscription(group, destination)
         consumer = PushConsumer(
             group,
             self._consumer_settings(extended, destination),
@@ -340,7 +351,7 @@ class RocketBinder(Binder):
                 f"{first[0]!r} with tags {first[1]!r}, the other to {subscription[0]!r} with tags {subscription[1]!r}. "
                 "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
                 "give each of the bindings a group of its own, or list all topics in one binding's destination.",
-                key=f"spring.cloud.stream.bindings.{destination.binding}.group",
+                key="group",
                 value=group,
             )
 
@@ -404,6 +415,13 @@ class RocketBinder(Binder):
             binder=self.name,
             binding=binding,
         )
+
+
+def _check_name(validate: Callable[[str], None], name: str, key: str) -> None:
+    try:
+        validate(name)
+    except ValueError as error:
+        raise ConfigurationError(str(error), key=key, value=name) from error
 
 
 def _own(extended: object, model: type[P], binding: str) -> P:

@@ -14,6 +14,10 @@ from typing import Annotated, Final, TypeVar
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
+from rocket_client.settings import parse_addresses
+from rocket_remoting.address import parse_address
+from rocket_remoting.errors import ConnectError
+from rocket_remoting.topics import validate_group
 from streamkit.binder.delivery import (
     DEFAULT_DELAY_LEVELS,
     Delivery,
@@ -139,6 +143,23 @@ class RocketBinderProperties(BaseModel):
     """How often brokers are told who is there."""
     persist_consumer_offset_interval: Milliseconds = timedelta(seconds=5)
     """How often offsets are committed."""
+
+    @field_validator("name_server")
+    @classmethod
+    def _name_server(cls, value: str | None) -> str | None:
+        for address in parse_addresses(value or ""):
+            try:
+                parse_address(address)
+            except ConnectError:
+                raise ValueError(
+                    f"{address!r} is no address: expected host:port, such as 127.0.0.1:9876"
+                ) from None
+        return value
+
+    @field_validator("group")
+    @classmethod
+    def _group(cls, value: str | None) -> str | None:
+        return _legal_group(value)
 
 
 class _BindingProperties(BaseModel):
@@ -326,6 +347,11 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
     check_forbidden_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
     send_message_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
 
+    @field_validator("group")
+    @classmethod
+    def _group(cls, value: str | None) -> str | None:
+        return _legal_group(value)
+
     @property
     def effective_send_type(self) -> SendType:
         """The send type that `sync`, if set, or `send_type` asks for."""
@@ -336,6 +362,12 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
 
 def _first(*values: V | None) -> V:
     return next(value for value in values if value is not None)
+
+
+def _legal_group(name: str | None) -> str | None:
+    if name is not None:
+        validate_group(name)
+    return name
 
 
 def _local_time(text: str) -> datetime:

@@ -10,8 +10,10 @@ binder's type and whose value is a module with two pluggy hooks (:mod:`streamkit
 
 The module is imported when a setting first names the type, so it should import its client lazily.
 
-**Life of a binder.** ``start`` connects; then ``capabilities`` is asked; then producers are bound, then
-consumers; at the end consumers are stopped, producers are stopped, and ``stop`` closes what ``start`` opened.
+**Life of a binder.** ``check_consumer`` and ``check_producer`` are asked about each binding, so that wrong names
+are told with file and line before anything happens. ``start`` connects; then ``capabilities`` is asked; then
+producers are bound, then consumers; at the end consumers are stopped, producers are stopped, and ``stop`` closes
+what ``start`` opened.
 All of it, and every callback, runs on the application's one event loop; a binder starts no loop of its own.
 ``start`` or a ``bind_*`` that fails because the system is away raises
 :class:`~streamkit.errors.BinderUnavailable`: the framework tries again every
@@ -255,6 +257,16 @@ class Binder(ABC):
     @abstractmethod
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
         """Open the way to a destination; make it, if the binder's provisioning says so."""
+
+    def check_consumer(self, destination: ConsumerDestination) -> None:  # noqa: B027 - most have nothing to say
+        """Refuse what settings ask and this system never does; asked before :meth:`start`, so nothing is connected.
+
+        Raises:
+            ConfigurationError: Its ``key`` is the setting below the binding that is to blame, such as ``group``.
+        """
+
+    def check_producer(self, destination: ProducerDestination) -> None:  # noqa: B027 - as above
+        """Refuse as :meth:`check_consumer` does."""
 
     def dead_letter_destination(self, destination: str, group: str) -> str | None:
         """Return where rejected messages of ``group`` go, or ``None`` if they are lost."""

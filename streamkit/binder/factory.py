@@ -1,6 +1,7 @@
 """Makes bindings out of settings; whatever is wrong with them is told before anything is connected."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
@@ -169,6 +170,8 @@ class BindingFactory:
         topic = properties.destination or name
         report = self._sending_failed(name, topic)
         destination = ProducerDestination(topic, name, properties.producer, extended.value, report)
+        with self._located(name):
+            chosen.check_producer(destination)
         partitioner = self._partitioner(name, properties.producer)
         write = self._writer(name, properties)
 
@@ -236,10 +239,23 @@ class BindingFactory:
                 on_error=self._handling_failed(topic, properties.group or None),
                 manual=manual,
             )
+            with self._located(name):
+                binder.check_consumer(destination)
             consumers.append((destination, receiver))
         asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
         ready = _CheckedBinder(self._registry, binder, name, asked)
         return InputBinding(self._owner, name, channel, consumers, ready)
+
+    @contextmanager
+    def _located(self, name: str) -> Iterator[None]:
+        """Tell, with an error about a binding, the place of the setting below it that the error names."""
+        try:
+            yield
+        except ConfigurationError as error:
+            value = self._origin(name, *error.key.split(".")) if error.key else None
+            if value is None:
+                raise ConfigurationError(f"binding {name!r}: {error}", key=error.key) from error
+            raise located(value, error) from error
 
     def _binder(self, binding: str, name: str | None) -> Binder:
         try:
