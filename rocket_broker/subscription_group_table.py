@@ -1,7 +1,7 @@
 """The consumer groups this broker knows and what each may do, kept in Apache's ``subscriptionGroup.json``."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
@@ -67,20 +67,34 @@ class SubscriptionGroupTable:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the group's configuration, created if ``autoCreateSubscriptionGroup`` and its name allow it."""
         config = self._configs.get(group)
-        if config is not None:
-            return config
-        wanted = self._settings.auto_create_subscription_group or is_system_group(group)
-        if wanted and _is_legal(group):
-            config = SubscriptionGroupConfig(group_name=group)
-            _log.info("consumer group %s created because it appeared", group)
-            self._put(config)
+        if config is None:
+            self.create_missing([group])
+            config = self._configs.get(group)
         return config
 
-    def update(self, config: SubscriptionGroupConfig) -> None:
-        """Create the group or replace its configuration."""
-        known = config.group_name in self._configs
-        _log.info("consumer group %s: %s", "changed" if known else "created", config)
-        self._put(config)
+    def create_missing(self, groups: Iterable[str]) -> None:
+        """Create those of the groups that do not exist, as `find` does; however many, they are one change."""
+        created = [
+            group for group in dict.fromkeys(groups) if group not in self._configs and self._may_create(group)
+        ]
+        for group in created:
+            self._configs[group] = SubscriptionGroupConfig(group_name=group)
+            _log.info("consumer group %s created because it appeared", group)
+        if created:
+            self._changed()
+
+    def _may_create(self, group: str) -> bool:
+        wanted = self._settings.auto_create_subscription_group or is_system_group(group)
+        return wanted and _is_legal(group)
+
+    def update(self, *configs: SubscriptionGroupConfig) -> None:
+        """Create each group or replace its configuration; however many, they are one change."""
+        for config in configs:
+            known = config.group_name in self._configs
+            _log.info("consumer group %s: %s", "changed" if known else "created", config)
+            self._configs[config.group_name] = config
+        if configs:
+            self._changed()
 
     def delete(self, group: str) -> bool:
         """Forget the group; return whether there was one."""
@@ -103,10 +117,6 @@ class SubscriptionGroupTable:
     def save(self) -> None:
         """Write ``subscriptionGroup.json``."""
         self._file.write(encode_body(self.wrapper(), standard_json=True))
-
-    def _put(self, config: SubscriptionGroupConfig) -> None:
-        self._configs[config.group_name] = config
-        self._changed()
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())

@@ -123,11 +123,14 @@ class TopicTable:
             self._put(config)
         return config
 
-    def update(self, config: TopicConfig) -> None:
-        """Create the topic or replace its configuration."""
-        known = config.topic_name in self._configs
-        _log.info("topic %s: %s", "changed" if known else "created", config)
-        self._put(config)
+    def update(self, *configs: TopicConfig) -> None:
+        """Create each topic or replace its configuration; however many, they are one change."""
+        for config in configs:
+            known = config.topic_name in self._configs
+            _log.info("topic %s: %s", "changed" if known else "created", config)
+            self._configs[config.topic_name] = config
+        if configs:
+            self._changed()
 
     def delete(self, topic: str) -> bool:
         """Forget the topic; return whether there was one."""

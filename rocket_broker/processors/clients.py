@@ -13,6 +13,7 @@ from rocket_remoting.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
+    TopicConfig,
     decode_body,
     encode_body,
 )
@@ -23,7 +24,10 @@ from rocket_remoting.headers import GetConsumerListByGroupRequestHeader, Unregis
 from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
 from rocket_remoting.topics import retry_topic
 
-__all__ = ["ClientsProcessor"]
+__all__ = ["MAX_GROUPS", "ClientsProcessor"]
+
+MAX_GROUPS = 1024
+"""Most groups in one heartbeat: each that is new is kept for good."""
 
 
 class ClientsProcessor:
@@ -45,12 +49,18 @@ class ClientsProcessor:
     def heartbeat(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """HEART_BEAT (34): the answer's version tells clients what this broker can do."""
         data = decode_body(command.body, HeartbeatData)
+        if len(data.consumer_data_set) + len(data.producer_data_set) > MAX_GROUPS:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client belongs to at most {MAX_GROUPS} groups")
         for consumer in data.consumer_data_set:
             check_group_name(consumer.group_name)
         for producer in data.producer_data_set:
             check_group_name(producer.group_name)
+        self._create_what_is_missing(data.consumer_data_set)
         for consumer in data.consumer_data_set:
-            self._register(self._client(connection, command, data.client_id), consumer)
+            config = self._groups.get(consumer.group_name)
+            notify = config is None or config.notify_consumer_ids_changed_enable
+            client = self._client(connection, command, data.client_id)
+            self._consumers.register(client, consumer, notify=notify)
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, self._client(connection, command, data.client_id))
         return RemotingCommand.response(command)
@@ -83,17 +93,23 @@ class ClientsProcessor:
             )
         return RemotingCommand.response(command)
 
-    def _register(self, client: ClientChannel, data: ConsumerData) -> None:
-        config = self._groups.find(data.group_name)
-        if config is not None:
-            self._topics.create_by_send_back(
-                retry_topic(data.group_name),
-                config.retry_queue_nums,
-                READ | WRITE,
-                TOPIC_UNIT_SUB if data.unit_mode else 0,
-            )
-        notify = config is None or config.notify_consumer_ids_changed_enable
-        self._consumers.register(client, data, notify=notify)
+    def _create_what_is_missing(self, consumers: list[ConsumerData]) -> None:
+        """Create the groups and their retry topics: all in one change of each table."""
+        self._groups.create_missing(consumer.group_name for consumer in consumers)
+        retry_topics = []
+        for consumer in consumers:
+            topic, config = retry_topic(consumer.group_name), self._groups.get(consumer.group_name)
+            if config is not None and topic not in self._topics:
+                retry_topics.append(
+                    TopicConfig(
+                        topic_name=topic,
+                        read_queue_nums=config.retry_queue_nums,
+                        write_queue_nums=config.retry_queue_nums,
+                        perm=READ | WRITE,
+                        topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
+                    )
+                )
+        self._topics.update(*retry_topics)
 
     @staticmethod
     def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:

@@ -84,8 +84,7 @@ class GroupsProcessor:
         configs = decode_body(command.body, SubscriptionGroupList).group_config_list
         for config in configs:
             _check(config)
-        for config in configs:
-            self._groups.update(config)
+        self._groups.update(*configs)
         return RemotingCommand.response(command)
 
     def delete(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:

@@ -88,8 +88,7 @@ class TopicsProcessor:
         configs = decode_body(command.body, CreateTopicListRequestBody).topic_config_list
         for config in configs:
             self._check(config)
-        for config in configs:
-            self._topics.update(config)
+        self._topics.update(*configs)
         return RemotingCommand.response(command)
 
     def delete(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:

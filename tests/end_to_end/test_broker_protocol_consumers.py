@@ -79,6 +79,24 @@ def test_a_group_with_an_illegal_name_is_refused_whole() -> None:
     with_broker(scene)
 
 
+def test_a_heartbeat_of_very_many_groups_is_refused() -> None:
+    """Each new one is kept for good, with a topic; some hundreds are one change of each table."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        known = len(embedded.broker.groups)
+        with pytest.raises(AssertionError, match="at most 1024 groups"):
+            await client.heartbeat(
+                consumers={f"g{number}": {} for number in range(1_000)}, producers=("p",) * 25
+            )
+        assert len(embedded.broker.groups) == known
+        before = embedded.broker.topics.data_version.counter
+        await client.heartbeat(consumers={f"g{number}": {} for number in range(500)})
+        assert len(embedded.broker.groups) == known + 500
+        assert embedded.broker.topics.data_version.counter == before + 1
+
+    with_broker(scene)
+
+
 def test_members_hear_of_each_other_at_once() -> None:
     """When one joins, when one leaves, and when a socket closes; well under a second."""
 

@@ -108,6 +108,19 @@ def test_every_change_is_on_the_disk_and_told(tmp_path: Path) -> None:
     assert "orders" not in topic_table(tmp_path)
 
 
+def test_many_made_together_are_one_change(tmp_path: Path) -> None:
+    """One write, so that a broker killed meanwhile has all of them or none, and thousands take no longer than one."""
+    topics = topic_table(tmp_path)
+    topics.update(*(TopicConfig(topic_name=f"t{number}") for number in range(2_000)))
+    assert topics.data_version.counter == 1
+    assert topic_table(tmp_path).configs() == topics.configs()
+    groups = SubscriptionGroupTable(settings(tmp_path), FixedClock())
+    groups.update(*(SubscriptionGroupConfig(group_name=f"g{number}") for number in range(2_000)))
+    assert groups.data_version.counter == 1
+    topics.update()
+    assert topics.data_version.counter == 1
+
+
 def test_topics_json_is_apache_s(tmp_path: Path) -> None:
     """Each topic has the fields that Apache's brokers write and read."""
     topic_table(tmp_path).update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
