@@ -96,6 +96,7 @@ class StreamApplication:
         self._container: ApplicationContainer | None = None
         self._channels: Channels | None = None
         self._runtime: Runtime | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self._background: BackgroundLoop | None = None
         self._stop_requested: Callable[[], None] | None = None
 
@@ -220,8 +221,8 @@ class StreamApplication:
 
     @property
     def is_running(self) -> bool:
-        """Whether the application is started."""
-        return self._runtime is not None
+        """Whether the application is started, and nobody stops it."""
+        return self._runtime is not None and self._stopping is None
 
     @property
     def portal(self) -> Portal:
@@ -249,7 +250,8 @@ class StreamApplication:
             BinderError: A messaging system refused, or is away and is not to be waited for.
         """
         if self._runtime is not None:
-            raise ApplicationError("the application runs already")
+            state = "runs already" if self._stopping is None else "is still stopping"
+            raise ApplicationError(f"the application {state}")
         from streamkit.runtime import Runtime
 
         self._runtime = Runtime(
@@ -269,14 +271,26 @@ class StreamApplication:
             raise
 
     async def stop(self, timeout: float | None = None) -> None:
-        """Stop receiving, finish calls in flight, stop sending, disconnect.
+        """Stop receiving, finish calls in flight, which may send as before, stop sending, disconnect.
+
+        A second call waits for the first.
 
         Args:
             timeout: Seconds for calls in flight; `spring.lifecycle.timeout-per-shutdown-phase` if not given.
         """
-        runtime, self._runtime = self._runtime, None
-        if runtime is not None:
+        if self._runtime is None:
+            return
+        if self._stopping is None:
+            stopping = self._stop(self._runtime, timeout)
+            self._stopping = asyncio.get_running_loop().create_task(stopping, name="stop the application")
+        # Who gives up waiting does not leave the application half stopped.
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self, runtime: "Runtime", timeout: float | None) -> None:
+        try:
             await runtime.stop(timeout)
+        finally:
+            self._runtime = self._stopping = None
 
     async def _stop_quietly(self) -> None:
         """Close what a start that failed had opened."""

@@ -19,6 +19,7 @@ from streamkit.clock import use_clock
 from streamkit.config.durations import Milliseconds
 from streamkit.container import ApplicationContainer, Providers
 from streamkit.declarations import declares_channels, enabled_bindings
+from streamkit.errors import ApplicationError
 from streamkit.events import application_started, application_stopped, notify
 from streamkit.listener import decorated_in, has_listeners
 from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
@@ -72,14 +73,9 @@ class Runtime:
         self._intercepted: list[tuple[SubscribableChannel, ChannelInterceptor]] = []
         self._assembly: Assembly | None = None
         self._fork_hook: object = None
+        self._starting: asyncio.Task[None] | None = None
+        self._lifecycle = container.environment().bind("spring.lifecycle", LifecycleProperties)
         self.service: BindingService = container.bindings()
-
-    @property
-    def shutdown_timeout(self) -> float:
-        """Seconds that calls in flight get when the application stops."""
-        environment = self._container.environment()
-        properties = environment.bind("spring.lifecycle", LifecycleProperties)
-        return properties.timeout_per_shutdown_phase.total_seconds()
 
     async def start(self) -> None:
         """Assemble, connect, bind.
@@ -87,11 +83,19 @@ class Runtime:
         Raises:
             ConfigurationErrors: Settings or listeners are wrong.
             BinderError: A messaging system refused, or is away and is not to be waited for.
+            ApplicationError: It was stopped meanwhile.
         """
         loop = asyncio.get_running_loop()
         with use_clock(self._container.clock()):
             context = copy_context()
-        await loop.create_task(self._start(), name="start the application", context=context)
+        self._starting = loop.create_task(self._start(), name="start the application", context=context)
+        try:
+            await self._starting
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise
+            raise ApplicationError("the application was stopped while it was starting") from None
 
     async def _start(self) -> None:
         self._assemble()
@@ -193,10 +197,15 @@ class Runtime:
         Raises:
             Exception: What a binder raised; everything is stopped all the same.
         """
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            await asyncio.wait([self._starting])
         if self._watch is not None:
             self._watch.stop()
+        if timeout is None:
+            timeout = self._lifecycle.timeout_per_shutdown_phase.total_seconds()
         try:
-            await self.service.stop(self.shutdown_timeout if timeout is None else timeout)
+            await self.service.stop(timeout)
         finally:
             self._fork_hook = None
             for channel, interceptor in self._intercepted:

@@ -46,10 +46,9 @@ def test_what_goes_wrong_at_start_is_raised_in_the_block_s_thread(make_app: Make
     """And the thread is gone."""
     app = make_app(default_binder="nonesuch")
     app.stream_listener("a")(lambda: None)
-    before = threading.active_count()
     with pytest.raises(ConfigurationError, match="nonesuch"), app:
         pass
-    assert threading.active_count() == before
+    assert "streamkit loop" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_the_life_of_bindings_is_told(make_app: MakeApplication) -> None:
@@ -146,6 +145,35 @@ def test_use_after_fork_is_an_error(make_app: MakeApplication) -> None:
         assert channel.send(Message("x"))
     os.close(reading)
     os.close(writing)
+
+
+def test_calls_in_flight_may_send_until_they_end(make_app: MakeApplication) -> None:
+    """While the application stops, the bridge and the channels still work; a second stop waits for the first."""
+    app = make_app(default_binder="inmemory", output_bindings="to", bindings__to__destination="a")
+    sent: list[bool] = []
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    @app.stream_listener("a")
+    async def slow(text: str) -> None:
+        begun.set()
+        await go_on.wait()
+        sent.append(await app.bridge.asend("b", text))
+
+    async def main() -> None:
+        await app.start()
+        assert await app.bridge.asend("to", "x")
+        await begun.wait()
+        stops = [asyncio.create_task(app.stop()), asyncio.create_task(app.stop())]
+        await asyncio.sleep(0)
+        assert not app.is_running
+        with pytest.raises(ApplicationError, match="still stopping"):
+            await app.start()
+        go_on.set()
+        await stops[1]
+        assert stops[0].done()
+
+    asyncio.run(main())
+    assert sent == [True]
 
 
 def test_stop_without_start_does_nothing(app: StreamApplication) -> None:

@@ -163,3 +163,13 @@ def test_a_blocking_send_on_the_loop_is_refused(app: StreamApplication, test: St
 
     test().input("a").send("x")
     assert len(refused) == 2
+
+
+def test_a_wrong_shutdown_timeout_is_told_at_start() -> None:
+    """Not when it is needed, which is too late."""
+    properties = {"spring.lifecycle.timeout-per-shutdown-phase": "soon"}
+    app = StreamApplication(config_location="optional:/none", properties=properties)
+    started = False
+    with pytest.raises(ConfigurationError, match="timeout-per-shutdown-phase=soon: expected a"), app.test():
+        started = True
+    assert not started

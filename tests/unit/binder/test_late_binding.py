@@ -11,7 +11,7 @@ from streamkit.application import StreamApplication
 from streamkit.binder.binder import Binder, BinderContext, BindingState
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import hookimpl
-from streamkit.errors import BinderError, BinderUnavailable, MessagingError
+from streamkit.errors import ApplicationError, BinderError, BinderUnavailable, MessagingError
 from streamkit.events import binding_failed
 from streamkit.testing.virtual_time import VirtualTime
 
@@ -23,6 +23,7 @@ class Flaky(InMemoryBinder):
     up_at = 0.0
 
     async def start(self) -> None:
+        await asyncio.sleep(0.1)
         if asyncio.get_running_loop().time() < self.up_at:
             raise BinderUnavailable("nobody there", binder=self.name)
         await super().start()
@@ -120,3 +121,22 @@ def test_with_no_interval_the_start_fails() -> None:
     with pytest.raises(BinderError, match="nobody there"):
         run(app, lambda: None)
     assert not app.is_running
+
+
+def test_a_stop_ends_a_start_under_way() -> None:
+    """What it had bound is unbound, and who waits for the start hears of it."""
+    app = application(up_at=0)
+
+    async def main() -> None:
+        starting = asyncio.create_task(app.start(watch_loop=False))
+        await asyncio.sleep(0.05)
+        await app.stop()
+        with pytest.raises(ApplicationError, match="stopped while it was starting"):
+            await starting
+        assert not app.is_running
+        await app.start(watch_loop=False)
+        assert app.binding("output").state is BindingState.RUNNING
+        await app.stop()
+
+    with VirtualTime() as time:
+        time.run(main())
