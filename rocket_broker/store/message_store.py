@@ -138,6 +138,9 @@ class MessageStore:
         """
         if not self._is_open or self._flusher.is_broken:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
+        log = self._commit_log
+        if log.end - log.flushed > self.settings.max_unflushed_bytes:
+            return PutResult(PutStatus.OS_PAGE_CACHE_BUSY)
         if len(message.body) > self.settings.max_message_size:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         if len(message.properties) > MAX_PROPERTIES_LENGTH:

@@ -38,6 +38,8 @@ class StoreSettings:
         flush_consume_queue_thorough_bytes: So many new bytes in the log have the same effect. Bounds the
             time that recovery takes; Apache has no such setting.
         sync_flush_timeout: How long a sender waits for the disk before FLUSH_DISK_TIMEOUT.
+        max_unflushed_bytes: So far the log may be ahead of the disk. Messages beyond are refused: the operating
+            system would hold up the whole broker instead. Apache has no such setting.
         max_message_size: Largest body.
         message_index_enable: Build the index that queries by key use.
         max_hash_slot_num: Slots of an index file.
@@ -61,6 +63,7 @@ class StoreSettings:
     flush_consume_queue_thorough_interval: int = 60_000
     flush_consume_queue_thorough_bytes: int = 32 * 1024**2
     sync_flush_timeout: int = 5_000
+    max_unflushed_bytes: int = 1024**3
     max_message_size: int = 4 * 1024**2
     message_index_enable: bool = True
     max_hash_slot_num: int = 5_000_000

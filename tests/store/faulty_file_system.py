@@ -22,6 +22,7 @@ class FaultyFileSystem:
     Attributes:
         free_pages: Pages that can still be allocated; None: no limit.
         sync_error: Raised by the next syncs.
+        create_error: Raised when the next files are made.
         syncs: Paths synced so far, in order.
         modified: When a file was last written, as a test says; 0 otherwise.
         map_limit: What `most_maps` answers.
@@ -30,6 +31,7 @@ class FaultyFileSystem:
     def __init__(self) -> None:
         self.free_pages: int | None = None
         self.sync_error: OSError | None = None
+        self.create_error: OSError | None = None
         self.syncs: list[Path] = []
         self.modified: dict[Path, int] = {}
         self.map_limit = 1000
@@ -70,6 +72,8 @@ class FaultyFileSystem:
         return self.modified.get(path, 0)
 
     def create(self, path: Path, size: int) -> None:
+        if self.create_error is not None:
+            raise self.create_error
         if path in self._files:
             raise FileExistsError(errno.EEXIST, "file exists", str(path))
         if path.parent not in self._directories:

@@ -285,6 +285,28 @@ def test_a_failed_fsync_at_the_end_is_no_orderly_end(disk: Disk, files: Recordin
     stop(store)
 
 
+def test_a_disk_far_behind_is_not_given_more(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """Messages are refused when too much is not on the disk yet, and taken again when it is."""
+    store = started(disk, time, max_unflushed_bytes=1000)
+    files.may_sync.clear()
+    results = [store.put(message()) for _ in range(20)]
+    assert {result.status for result in results[:10]} == {PutStatus.OK}
+    assert {result.status for result in results[-9:]} == {PutStatus.OS_PAGE_CACHE_BUSY}
+    files.may_sync.set()
+    time.advance(1)
+    assert store.put(message()).status is PutStatus.OK
+    time.run(store.stop())
+
+
+def test_a_file_that_cannot_be_made_is_an_answer(disk: Disk, files: Recording) -> None:
+    """The message is refused, the next one may be stored."""
+    store = disk.open()
+    files.create_error = PermissionError(errno.EACCES, "permission denied")
+    assert store.put(message()).status is PutStatus.CREATE_MAPPED_FILE_FAILED
+    files.create_error = None
+    assert store.put(message()).queue_offset == 0
+
+
 # A full disk
 
 
