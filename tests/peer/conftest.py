@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
-from tests.peer.apache import ApacheBroker
+from tests.peer.apache import ApacheBroker, free_ports
 from tests.peer.artifacts import VERSIONS, PeersUnavailableError, class_path
 from tests.peer.java_client import JavaClient
 from tests.peer.stage import DELAY_LEVELS, Stage
@@ -52,9 +52,13 @@ class Peers:
         return self._clients[version]
 
     def bundled(self) -> ThreadedBroker:
-        """Return our own broker."""
+        """Return our own broker, on ports given to it: with a free one it has no VIP channel."""
         if self._bundled is None:
-            self._bundled = self._stack.enter_context(ThreadedBroker(settings=SETTINGS))
+            name_server_port, broker_port = free_ports()
+            bundled = ThreadedBroker(
+                name_server_port=name_server_port, broker_port=broker_port, settings=SETTINGS
+            )
+            self._bundled = self._stack.enter_context(bundled)
         return self._bundled
 
 

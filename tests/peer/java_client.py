@@ -148,6 +148,12 @@ class JavaClient:
         )
         return consumer
 
+    def poll(self, name_server: str, group: str, topic: str, count: int) -> list[JavaMessage]:
+        """Return what a lite pull consumer polls, at least `count` messages if they come; it commits."""
+        name = f"polling-{next(self._numbers)}"
+        asked = {"name": name, "nameServer": name_server, "group": group, "topic": topic, "count": count}
+        return [JavaMessage.read(raw) for raw in self.call("poll", **asked)]
+
     def mqadmin(self, name_server: str, *arguments: str) -> str:
         """Run one command of Apache's mqadmin and return what it printed."""
         printed: str = self.call("admin", arguments=[*arguments, "-n", name_server])

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Self, TypeVar
 
-from tests.peer.java_client import JavaClient, JavaConsumer, JavaProducer
+from tests.peer.java_client import JavaClient, JavaConsumer, JavaMessage, JavaProducer
 
 # Level 2 waits 2 s, all others 1 s: retries (from level 3 on) are short, and levels differ.
 DELAY_LEVELS = "1s 2s" + 16 * " 1s"
@@ -61,6 +61,10 @@ class Stage:
         consumer = self.client.consumer(self.name_server, group or self.name("group"), topics, **options)
         self._started.append(consumer)
         return consumer
+
+    def poll(self, topic: str, group: str, count: int) -> list[JavaMessage]:
+        """Poll with a Java lite pull consumer."""
+        return self.client.poll(self.name_server, group, topic, count)
 
     def mqadmin(self, *arguments: str) -> str:
         """Run one command of Apache's mqadmin and return what it printed."""

@@ -176,3 +176,14 @@ def test_a_listener_may_take_several_at_once(stage: Stage) -> None:
 
     assert [m.text for m in received] == list("abcdefgh")
     assert {m.raw["batch"] for m in received} == {8}
+
+
+def test_a_lite_pull_consumer_polls_and_commits(stage: Stage) -> None:
+    """Polled consumers are members like others: 5.x pulls for them with a request of its own."""
+    topic, group = stage.topic(), stage.name("group")
+    producer = stage.producer()
+    producer.send(topic, *"abcd")
+    assert sorted(m.text for m in stage.poll(topic, group, count=4)) == list("abcd")
+
+    producer.send(topic, *"ef")
+    assert sorted(m.text for m in stage.poll(topic, group, count=2)) == ["e", "f"]

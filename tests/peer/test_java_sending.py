@@ -136,6 +136,15 @@ def test_offsets_of_a_queue_can_be_asked(stage: Stage) -> None:
     assert offsets == {"min": 0, "max": 3, "earliestStoreTime": first, "search": 0}
 
 
+def test_the_vip_channel_serves_old_clients(stage: Stage) -> None:
+    """Clients of RocketMQ 4.4's age send, and ask for offsets, two ports below the broker's."""
+    topic = stage.topic()
+    (sent,) = stage.producer(vip=True).send(topic, "important")
+
+    assert sent["status"] == "SEND_OK"
+    assert [m.text for m in stage.consumer(topic, vip=True).take(1)] == ["important"]
+
+
 def test_messages_are_found_by_key_and_by_id(stage: Stage) -> None:
     """The index answers keys and unique ids; an offset id leads straight to the record."""
     topic = stage.topic()

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -18,6 +19,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** The push consumers of this process, by name; what they receive is printed as events. */
 final class Consumers {
     private static final long ROUTE_TIMEOUT_MS = 5_000;
+    private static final long POLL_TIMEOUT_MS = 20_000;
 
     private final Map<String, DefaultMQPushConsumer> running = new ConcurrentHashMap<>();
 
@@ -35,6 +37,7 @@ final class Consumers {
         consumer.setConsumeThreadMin(command.integer("threads", 4));
         consumer.setConsumeThreadMax(command.integer("threads", 4));
         consumer.setConsumeMessageBatchMaxSize(command.integer("batch", 1));
+        consumer.setVipChannelEnabled(command.has("vip"));
         consumer.setMaxReconsumeTimes(command.integer("maxReconsumeTimes", -1));
         consumer.setSuspendCurrentQueueTimeMillis(command.integer("suspendMs", 100));
         setMessageModel(consumer, broadcasting ? "BROADCASTING" : "CLUSTERING");
@@ -48,6 +51,29 @@ final class Consumers {
             takeRetryTopic(consumer);
         }
         return name;
+    }
+
+    /** Polls with a lite pull consumer until enough messages came, and commits. */
+    Object poll(Arguments command) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(command.text("group"));
+        consumer.setNamesrvAddr(command.text("nameServer"));
+        consumer.setInstanceName(command.text("name"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAutoCommit(false);
+        consumer.subscribe(command.text("topic"), "*");
+        consumer.start();
+        List<Object> polled = new ArrayList<>();
+        long deadline = System.currentTimeMillis() + POLL_TIMEOUT_MS;
+        while (polled.size() < command.integer("count", 1) && System.currentTimeMillis() < deadline) {
+            for (MessageExt message : consumer.poll(200)) {
+                polled.add(Messages.write(message));
+            }
+        }
+        consumer.commitSync();
+        return Hurry.through(() -> {
+            consumer.shutdown();
+            return polled;
+        });
     }
 
     Object assigned(Arguments command) {

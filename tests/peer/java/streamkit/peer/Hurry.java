@@ -1,9 +1,10 @@
 package streamkit.peer;
 
 import java.util.concurrent.Callable;
+import java.util.concurrent.LinkedBlockingQueue;
 
 /**
- * Makes shutdowns quick. Apache's remoting client, when it shuts down, waits for a thread that may just have
+ * Makes shutdowns quick. Apache's remoting client, when it shuts down, joins a thread that may just have
  * begun to poll its empty queue for 3 s; interrupted, that thread looks whether it is to end.
  */
 final class Hurry {
@@ -14,7 +15,8 @@ final class Hurry {
 
     /** Runs a task that shuts a client down, without those 3 s. */
     static <T> T through(Callable<T> task) throws Exception {
-        Thread hurrying = new Thread(Hurry::interruptPolling, "hurry");
+        Thread shutting = Thread.currentThread();
+        Thread hurrying = new Thread(() -> watch(shutting), "hurry");
         hurrying.setDaemon(true);
         hurrying.start();
         try {
@@ -24,20 +26,37 @@ final class Hurry {
         }
     }
 
-    private static void interruptPolling() {
-        Thread[] threads = new Thread[1000];
+    private static void watch(Thread shutting) {
         try {
             while (true) {
                 Thread.sleep(EVERY_MS);
-                int count = Thread.currentThread().getThreadGroup().enumerate(threads);
-                for (int i = 0; i < count; i++) {
-                    if (threads[i].getName().startsWith(POLLING_THREAD)) {
-                        threads[i].interrupt();
-                    }
+                if (isIn(shutting, Thread.class, "join")) {
+                    interruptPolling();
                 }
             }
         } catch (InterruptedException finished) {
             Thread.currentThread().interrupt();
         }
+    }
+
+    /** Interrupts only threads that poll: one that handles an event would lose its connection. */
+    private static void interruptPolling() {
+        Thread[] threads = new Thread[1000];
+        int count = Thread.currentThread().getThreadGroup().enumerate(threads);
+        for (int i = 0; i < count; i++) {
+            if (threads[i].getName().startsWith(POLLING_THREAD)
+                    && isIn(threads[i], LinkedBlockingQueue.class, "poll")) {
+                threads[i].interrupt();
+            }
+        }
+    }
+
+    private static boolean isIn(Thread thread, Class<?> type, String method) {
+        for (StackTraceElement frame : thread.getStackTrace()) {
+            if (frame.getClassName().equals(type.getName()) && frame.getMethodName().equals(method)) {
+                return true;
+            }
+        }
+        return false;
     }
 }

@@ -82,6 +82,8 @@ public final class PeerClient {
                 return producers.stop(command);
             case "startConsumer":
                 return consumers.start(command);
+            case "poll":
+                return consumers.poll(command);
             case "assigned":
                 return consumers.assigned(command);
             case "stopConsumer":

@@ -31,6 +31,7 @@ final class Producers {
         producer.setPollNameServerInterval(command.integer("pollNameServerMs", 1000));
         producer.setHeartbeatBrokerInterval(command.integer("heartbeatMs", 30_000));
         producer.setMaxMessageSize(command.integer("maxMessageSize", 4 * 1024 * 1024));
+        producer.setVipChannelEnabled(command.has("vip"));
         producer.start();
         running.put(name, producer);
         return name;
