@@ -58,7 +58,8 @@ log = logging.getLogger(__name__)
 
 P = TypeVar("P")
 
-DEFAULT_NAME_SERVER: Final = "127.0.0.1:9876"
+LOOPBACK: Final = "127.0.0.1"
+DEFAULT_NAME_SERVER: Final = f"{LOOPBACK}:9876"
 DEFAULT_BROKER_PORT: Final = 10911
 DEFAULT_QUEUES: Final = 4
 
@@ -153,12 +154,26 @@ class RocketBinder(Binder):
     async def _find_name_servers(self) -> tuple[str, ...]:
         configured = self._properties.name_server
         embedded = self._properties.embedded
-        if configured is not None and embedded is not Embedded.ALWAYS:
+        if embedded is Embedded.ALWAYS:
+            address = parse_addresses(configured)[0] if configured else f"{LOOPBACK}:0"
+            try:
+                return (await self._start_embedded(address, broker_port=0),)
+            except BinderUnavailable as error:  # nobody else's broker would do
+                raise BinderError(str(error), binder=self.name) from error.__cause__
+        if configured:
             return parse_addresses(configured)
-        address = parse_addresses(configured or DEFAULT_NAME_SERVER)[0]
-        if embedded is Embedded.NEVER or (embedded is Embedded.AUTO and await self._answers(address)):
-            return (address,)
-        return (await self._start_embedded(address),)
+        if embedded is Embedded.NEVER or await self._answers(DEFAULT_NAME_SERVER):
+            return (DEFAULT_NAME_SERVER,)
+        started = await self._start_embedded(DEFAULT_NAME_SERVER, DEFAULT_BROKER_PORT)
+        log.warning(
+            "Nobody listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
+            "Set %s.name-server to use a cluster, %s.embedded=never to wait for one.",
+            started,
+            self._properties.embedded_store,
+            _PREFIX,
+            _PREFIX,
+        )
+        return (started,)
 
     async def _answers(self, address: str) -> bool:
         try:
@@ -168,34 +183,29 @@ class RocketBinder(Binder):
         await connection.close()
         return True
 
-    async def _start_embedded(self, address: str) -> str:
+    async def _start_embedded(self, address: str, broker_port: int) -> str:
+        """Start the broker and return its name server's address."""
         from rocket_broker.embedded import EmbeddedBroker
+        from rocket_broker.errors import BrokerError
+        from rocket_broker.store.errors import StoreError
 
-        store = Path(self._properties.embedded_store)
         broker = EmbeddedBroker(
-            store,
+            Path(self._properties.embedded_store),
             name_server_port=int(address.rpartition(":")[2]),
-            broker_port=DEFAULT_BROKER_PORT,
+            broker_port=broker_port,
             transport=self._transport,
             clock=self._clock,
             settings={"messageDelayLevel": _delay_level_text(self._properties)},
         )
         try:
             await broker.start()
-        except OSError as error:
+        except (BrokerError, StoreError, OSError) as error:
             raise BinderUnavailable(
-                f"binder {self.name!r} could not start its embedded broker at {address}: {error}",
+                f"binder {self.name!r} could not start its embedded broker: {error}. Set {_PREFIX}.name-server to use "
+                f"a broker that runs already, or {_PREFIX}.embedded-store to have a store of its own.",
                 binder=self.name,
             ) from error
         self._embedded = broker
-        log.warning(
-            "Nobody listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
-            "Set %s.name-server to use a cluster, %s.embedded=never to wait for one.",
-            broker.name_server_address,
-            store,
-            _PREFIX,
-            _PREFIX,
-        )
         return broker.name_server_address
 
     def _client_settings(self) -> ClientSettings:

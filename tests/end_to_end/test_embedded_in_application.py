@@ -1,0 +1,85 @@
+"""Applications that bring their own RocketMQ broker."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from streamkit import StreamApplication
+from streamkit.errors import BinderError, BinderUnavailable
+
+ROCKET = "spring.cloud.stream.rocketmq"
+
+
+def shop(store: Path, **settings: str) -> tuple[StreamApplication, "asyncio.Queue[str]"]:
+    """An application with a listener of topic `orders`, and what it hears."""
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            "spring.cloud.stream.default-binder": "rocketmq",
+            "spring.cloud.stream.bindings.in.destination": "orders",
+            "spring.cloud.stream.bindings.in.group": "kitchen",
+            f"{ROCKET}.bindings.in.consumer.consume-from-where": "CONSUME_FROM_FIRST_OFFSET",
+            f"{ROCKET}.binder.embedded": "always",
+            f"{ROCKET}.binder.embedded-store": str(store),
+            **{f"{ROCKET}.binder.{key}": value for key, value in settings.items()},
+        },
+    )
+
+    @app.stream_listener("in")
+    async def take(order: str) -> None:
+        heard.put_nowait(order)
+
+    return app, heard
+
+
+def test_an_embedded_broker_always_is_on_free_ports(tmp_path: Path) -> None:
+    """Two applications have one each; what one is sent the other does not hear; the store is kept."""
+
+    async def main() -> None:
+        first, heard_first = shop(tmp_path / "first")
+        second, heard_second = shop(tmp_path / "second")
+        async with asyncio.timeout(20), first, second:
+            await first.bridge.asend("orders", "1")
+            assert await heard_first.get() == "1"
+            await second.bridge.asend("orders", "2")
+            assert await heard_second.get() == "2"
+            assert heard_first.empty()
+
+    asyncio.run(main())
+    assert (tmp_path / "first" / "commitlog").is_dir()
+
+
+def test_a_store_that_is_open_elsewhere_is_told(tmp_path: Path) -> None:
+    """With the directory, and the settings that say another; the application that has it goes on."""
+
+    async def main() -> None:
+        first, heard = shop(tmp_path)
+        second, _ = shop(tmp_path)
+        async with asyncio.timeout(20), first:
+            with pytest.raises(BinderError) as caught:
+                await second.start()
+            assert not isinstance(caught.value, BinderUnavailable)
+            told = str(caught.value)
+            assert told.startswith(f"binder 'rocketmq' could not start its embedded broker: {tmp_path}")
+            assert "another broker has this store open" in told
+            assert f"or {ROCKET}.binder.embedded-store to have a store of its own" in told
+            await first.bridge.asend("orders", "1")
+            assert await heard.get() == "1"
+
+    asyncio.run(main())
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    """With the address, and how to use what is there."""
+
+    async def main() -> None:
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()
+        app, _ = shop(tmp_path, name_server=f"{host}:{port}")
+        async with server:
+            with pytest.raises(BinderError, match=f"{host}:{port} is in use by another process.*name-server"):
+                await app.start()
+
+    asyncio.run(main())
