@@ -20,6 +20,7 @@ from rocket_broker.store.settings import FlushDiskType, StoreSettings
 __all__ = [
     "LOOPBACK",
     "MASTER_ID",
+    "MAX_QUEUES",
     "SMALL_STORE",
     "BrokerSettings",
     "FlushDiskType",
@@ -28,6 +29,9 @@ __all__ = [
 
 MASTER_ID = 0
 """The broker id of a master; there are only masters here."""
+
+MAX_QUEUES = 65_536
+"""Most queues of a topic: what a tool asks about a topic is done for each of its queues."""
 
 MAX_DELAY_LEVELS = 1_000
 """Each level has a queue and a task of its own."""

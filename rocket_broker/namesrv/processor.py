@@ -5,7 +5,7 @@ import re
 
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
-from rocket_broker.settings import MASTER_ID, NameServerSettings
+from rocket_broker.settings import MASTER_ID, MAX_QUEUES, NameServerSettings
 from rocket_broker.settings_request import answer_settings, answer_settings_update
 from rocket_remoting.bodies import (
     DataVersion,
@@ -45,7 +45,6 @@ __all__ = ["NameServerProcessor"]
 
 _log = logging.getLogger(__name__)
 
-MAX_QUEUES = 65_535
 ZLIB = 0x78
 """First byte of a zlib stream; JSON begins with none."""
 
@@ -127,10 +126,11 @@ class NameServerProcessor:
                 topic_config_table={}, data_version=DataVersion(timestamp=0, counter=0)
             )
             registration = RegisterBrokerBody(topic_config_serialize_wrapper=nothing)
-        problem = _problem(header, registration)
+        problem = _problem(header)
         if problem is not None:
             _log.warning("registration from %s refused: %s", connection.remote_address, problem)
             return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark=problem)
+        _drop_unusable_topics(header.broker_name, registration.topic_config_serialize_wrapper)
         self._routes.forget_missing_topics = self._settings.delete_topic_with_broker_registration
         self._routes.register(
             cluster=header.cluster_name,
@@ -273,16 +273,24 @@ def _topics(command: RemotingCommand, names: list[str], broker_address: str | No
     return RemotingCommand.response(command, body=body)
 
 
-def _problem(header: RegisterBrokerRequestHeader, body: RegisterBrokerBody) -> str | None:
+def _problem(header: RegisterBrokerRequestHeader) -> str | None:
     """Return why the registration would break clients that are told of it, or None."""
     if not _LEGAL_NAME.fullmatch(header.broker_name) or not _LEGAL_NAME.fullmatch(header.cluster_name):
         return "the broker's and its cluster's names must have 1 to 255 characters and no spaces"
     if not _LEGAL_ADDRESS.fullmatch(header.broker_addr) or header.broker_id < 0:
         return "a broker needs an address host:port and an id from 0"
-    for topic in body.topic_config_serialize_wrapper.topic_config_table.values():
+    return None
+
+
+def _drop_unusable_topics(broker_name: str, wrapper: TopicConfigSerializeWrapper) -> None:
+    """Take out of a registration what would break clients; Apache's brokers take nearly any name."""
+    table = wrapper.topic_config_table
+    for key, topic in list(table.items()):
         queues = (topic.read_queue_nums, topic.write_queue_nums)
         if not _LEGAL_NAME.fullmatch(topic.topic_name) or not all(0 <= n <= MAX_QUEUES for n in queues):
-            return (
-                f"topic {topic.topic_name[:255]!r} has {queues} queues; expected a name and 0 to {MAX_QUEUES}"
-            )
-    return None
+            _log.warning(
+                "topic %r of broker %s gets no route: it has %s queues; expected a name without spaces and "
+                "0 to %d queues",
+                topic.topic_name[:255], broker_name, queues, MAX_QUEUES,
+            )  # fmt: skip
+            del table[key]

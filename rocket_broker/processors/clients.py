@@ -100,11 +100,12 @@ class ClientsProcessor:
         for consumer in consumers:
             topic, config = retry_topic(consumer.group_name), self._groups.get(consumer.group_name)
             if config is not None and topic not in self._topics:
+                queues = max(0, config.retry_queue_nums)
                 retry_topics.append(
                     TopicConfig(
                         topic_name=topic,
-                        read_queue_nums=config.retry_queue_nums,
-                        write_queue_nums=config.retry_queue_nums,
+                        read_queue_nums=queues,
+                        write_queue_nums=queues,
                         perm=READ | WRITE,
                         topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
                     )

@@ -6,9 +6,9 @@ from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.loop_time import loop_time
-from rocket_broker.processors.topics import MAX_QUEUES
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal, check_group_name
+from rocket_broker.settings import MAX_QUEUES
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable

@@ -5,6 +5,7 @@ from functools import partial
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.refusal import Refusal, check_topic_name
+from rocket_broker.settings import MAX_QUEUES
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import (
@@ -37,10 +38,7 @@ from rocket_remoting.message import MessageQueue
 from rocket_remoting.sys_flag import PERM_INHERIT, PERM_PRIORITY, PERM_READ, PERM_WRITE
 from rocket_remoting.topics import SYSTEM_TOPICS
 
-__all__ = ["MAX_QUEUES", "TopicsProcessor"]
-
-MAX_QUEUES = 65_536
-"""Most queues of a topic: what a tool asks about a topic is done for each of its queues."""
+__all__ = ["TopicsProcessor"]
 
 _PERMISSIONS = PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT
 

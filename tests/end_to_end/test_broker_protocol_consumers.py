@@ -14,6 +14,7 @@ from rocket_remoting.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     SubscriptionData,
+    SubscriptionGroupConfig,
     UnlockBatchRequestBody,
     decode_body,
 )
@@ -75,6 +76,20 @@ def test_a_group_with_an_illegal_name_is_refused_whole() -> None:
         with pytest.raises(AssertionError, match="group name"):
             await client.heartbeat(consumers={"g": {}, "no good": {}})
         assert await members(client) is None
+
+    with_broker(scene)
+
+
+def test_a_group_without_retry_queues_has_a_retry_topic_without_queues() -> None:
+    """However negative the number that a tool set: no name server would take such a topic."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        config = SubscriptionGroupConfig(group_name="g", retry_queue_nums=-1)
+        await client.ask_ok(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, config)
+        await client.heartbeat(consumers={"g": {"orders": "*"}})
+        retry = embedded.broker.topics.get("%RETRY%g")
+        assert retry is not None
+        assert (retry.read_queue_nums, retry.write_queue_nums) == (0, 0)
 
     with_broker(scene)
 

@@ -9,7 +9,7 @@ import pytest
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import NameServerSettings
+from rocket_broker.settings import MAX_QUEUES, NameServerSettings
 from rocket_remoting.bodies import (
     ClusterInfo,
     DataVersion,
@@ -210,21 +210,17 @@ def test_a_body_with_another_checksum_is_refused(with_name_server: Run) -> None:
         {"address": "nowhere"},
         {"address": "a b:1"},
         {"broker_id": -1},
-        {"topic": TopicConfig(topic_name="t", read_queue_nums=2_000_000_000)},
-        {"topic": TopicConfig(topic_name="t", write_queue_nums=-1)},
-        {"topic": TopicConfig(topic_name="t t")},
     ],
 )
 def test_a_registration_that_would_break_clients_is_refused(
     with_name_server: Run, registration: dict[str, object]
 ) -> None:
-    """Illegal names and absurd numbers of queues never get into routes; the others' routes stay."""
+    """Illegal names and addresses never get into routes; the others' routes stay."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         await peer.register(orders())
         fields: dict[str, object] = {"name": "evil", "address": "10.0.0.66:1"} | registration
-        topic = fields.pop("topic", TopicConfig(topic_name="t"))
-        answer = await (await peer.another()).register(topic, **fields)  # type: ignore[arg-type]
+        answer = await (await peer.another()).register(TopicConfig(topic_name="t"), **fields)  # type: ignore[arg-type]
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert answer.remark
         assert await peer.topics(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER) == {"orders"}
@@ -435,6 +431,31 @@ def test_topics_missing_from_a_registration(with_name_server: Run, forget: str, 
 async def put(peer: Peer, namespace: str, key: str, value: str) -> None:
     header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
     assert (await peer.ask(RequestCode.PUT_KV_CONFIG, header)).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [
+        TopicConfig(topic_name="%RETRY%my group"),
+        TopicConfig(topic_name="orders\x01"),
+        TopicConfig(topic_name="less", read_queue_nums=-1),
+        TopicConfig(topic_name="more", write_queue_nums=MAX_QUEUES + 1),
+    ],
+)
+def test_one_unusable_topic_does_not_keep_its_broker_out(
+    with_name_server: Run, unusable: TopicConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Apache's brokers take names that break clients: that topic has no route, all others have."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        most = TopicConfig(topic_name="most", read_queue_nums=MAX_QUEUES, write_queue_nums=MAX_QUEUES)
+        assert (await peer.register(orders(), unusable, most)).code == ResponseCode.SUCCESS
+        assert await peer.route("orders") is not None
+        assert await peer.route("most") is not None
+        assert await peer.route(unusable.topic_name) is None
+        assert repr(unusable.topic_name) in caplog.text
+
+    with_name_server(test)
 
 
 def test_key_value_configuration_outlives_the_server(with_name_server: Run) -> None:
