@@ -6,6 +6,7 @@ GET /orderly             sends 创建, 支付, 退款 to one queue, in that orde
 
 import asyncio
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
@@ -14,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from streamkit import Message, Source, StreamApplication
+from streamkit import Message, Source, StreamApplication, StreamkitError
 from streamkit.messaging.headers import PARTITION
 
 app = StreamApplication(Source, config_location=Path(__file__).parent)
@@ -22,7 +23,9 @@ app = StreamApplication(Source, config_location=Path(__file__).parent)
 
 async def send(request: Request) -> PlainTextResponse:
     """Send the query's `msg`."""
-    text = request.query_params["msg"]
+    text = request.query_params.get("msg")
+    if text is None:
+        return PlainTextResponse("Say what to send: /send?msg=tcever", status_code=400)
     await app.bound(Source).output.asend(Message(text))
     return PlainTextResponse(f"Hello RocketMQ Binder, send {text}")
 
@@ -34,9 +37,17 @@ async def orderly(request: Request) -> PlainTextResponse:
     return PlainTextResponse("OK")
 
 
+async def unsent(request: Request, error: Exception) -> PlainTextResponse:
+    """Tell who asked why nothing was sent."""
+    return PlainTextResponse(f"Not sent: {error}", status_code=503)
+
+
 async def main() -> None:
     """Serve until interrupted."""
-    web = Starlette(routes=[Route("/send", send), Route("/orderly", orderly)])
+    web = Starlette(
+        routes=[Route("/send", send), Route("/orderly", orderly)],
+        exception_handlers={StreamkitError: unsent},
+    )
     async with app:
         listening = socket.create_server(("127.0.0.1", int(app.environment.text("server.port") or 8081)))
         print(f"Try http://127.0.0.1:{listening.getsockname()[1]}/send?msg=tcever", flush=True)
@@ -44,4 +55,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):  # Ctrl-C ends it, once everything is stopped
+        asyncio.run(main())
