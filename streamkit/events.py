@@ -32,7 +32,7 @@ binding_failed = _signals.signal(
     "binding_failed", "binding, error: it could not be bound; it is tried again."
 )
 binding_removed = _signals.signal("binding_removed", "binding: its name.")
-binding_changed = _signals.signal("binding_changed", "binding, state: it was started, paused or stopped.")
+binding_changed = _signals.signal("binding_changed", "binding, state: it was paused or resumed.")
 
 message_sent = _signals.signal("message_sent", "binding, message: the messaging system accepted it.")
 send_failed = _signals.signal("send_failed", "binding, message, error: it was not accepted.")

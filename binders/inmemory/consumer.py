@@ -82,9 +82,8 @@ class InMemoryConsumerBinding(ConsumerBinding):
         self._state = BindingState.STOPPED
         self._group.leave(self)
         self._interrupt()
-        tasks = self._tasks - {asyncio.current_task()}  # a listener may stop its own binding
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=timeout)
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=timeout)
             for task in late:
                 task.cancel()
             if late:

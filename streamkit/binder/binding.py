@@ -17,7 +17,7 @@ from streamkit.binder.binder import (
 from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.sending import SendingHandler
-from streamkit.errors import BinderUnavailable, UnsupportedCapability
+from streamkit.errors import BinderError, BinderUnavailable, UnsupportedCapability
 from streamkit.events import binding_changed, binding_created, binding_removed, notify
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.message import Message
@@ -55,6 +55,7 @@ class Binding(ABC):
         destinations: The destinations it is bound to.
         channel: The application's end.
         binder: The binder behind it.
+        is_expected: Whether it is to be bound as soon as its system is there.
     """
 
     def __init__(
@@ -69,7 +70,11 @@ class Binding(ABC):
         self.binder = binder
         self.destinations = tuple(destinations)
         self.channel = channel
+        self.is_expected = False
         self._owner = owner
+        self._starting = asyncio.Lock()
+        # How often it was stopped: a start that was overtaken by a stop gives up.
+        self._stops = 0
 
     @property
     @abstractmethod
@@ -78,7 +83,7 @@ class Binding(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Bind; does nothing on a binding that is bound.
+        """Bind; does nothing on a binding that is bound. A stop meanwhile ends it.
 
         Raises:
             BinderUnavailable: The binder's system is away.
@@ -86,7 +91,15 @@ class Binding(ABC):
 
     @abstractmethod
     async def stop(self, timeout: float = 30.0) -> None:
-        """Unbind; calls in flight get ``timeout`` seconds. Does nothing on a binding that is not bound."""
+        """Unbind, and expect no more to be bound; calls in flight get ``timeout`` seconds."""
+
+    def expect(self) -> None:
+        """Say that it is going to be bound, now or later."""
+        self.is_expected = True
+
+    def give_up(self, error: Exception) -> None:
+        """Say that it cannot be bound, and why."""
+        self.is_expected = False
 
     async def pause(self) -> None:
         """Receive nothing until :meth:`resume`."""
@@ -127,6 +140,7 @@ class OutputBinding(Binding):
         self._destination = destination
         self._make_sender = make_sender
         self._producer: ProducerBinding | None = None
+        self._given_up: Exception | None = None
         self._subscriber: SendingHandler | None = None
 
     @property
@@ -136,35 +150,58 @@ class OutputBinding(Binding):
 
     def expect(self) -> None:
         """Tell senders, until the binding is bound, that it will be."""
+        super().expect()
+        self._given_up = None
         if self._producer is None:
             self.channel.subscribe(self._refuse)
 
+    def give_up(self, error: Exception) -> None:
+        """Tell senders that the binding will not be bound, and why."""
+        super().give_up(error)
+        self._given_up = error
+
     async def start(self) -> None:
         """Bind; messages can be sent from now on."""
-        if self._producer is not None:
-            return
-        binder = await self.binder.get()
-        self._producer = await binder.bind_producer(self._destination)
-        self._subscriber = self._make_sender(self._producer)
-        self.channel.subscribe(self._subscriber)
-        self.channel.unsubscribe(self._refuse)
-        self._created("producer")
+        async with self._starting:
+            if self._producer is not None:
+                return
+            stops = self._stops
+            binder = await self.binder.get()
+            producer = await binder.bind_producer(self._destination)
+            if self._stops != stops:
+                await producer.stop()
+                return
+            self._producer = producer
+            self._subscriber = self._make_sender(producer)
+            self.channel.subscribe(self._subscriber)
+            self.channel.unsubscribe(self._refuse)
+            self.is_expected = False
+            self._created("producer")
 
     async def stop(self, timeout: float = 30.0) -> None:
         """Unbind; what is being sent is finished."""
+        self._stops += 1
+        self.is_expected = False
         self.channel.unsubscribe(self._refuse)
         producer, self._producer = self._producer, None
         if producer is None:
             return
         if self._subscriber is not None:
             self.channel.unsubscribe(self._subscriber)
-        await producer.stop()
-        self._removed()
+        try:
+            await producer.stop()
+        finally:
+            self._removed()
 
     async def _refuse(self, message: Message[object]) -> None:
+        name = self.binder.binder.name
+        if self._given_up is not None:
+            raise BinderError(
+                f"binding {self.name!r} cannot be bound: {self._given_up}", binder=name, binding=self.name
+            )
         raise BinderUnavailable(
-            f"binding {self.name!r} is not bound yet: binder {self.binder.binder.name!r} is away, and tried again",
-            binder=self.binder.binder.name,
+            f"binding {self.name!r} is not bound yet: binder {name!r} is away, and tried again",
+            binder=name,
             binding=self.name,
         )
 
@@ -184,6 +221,9 @@ class InputBinding(Binding):
         self.group = consumers[0][0].group
         self._consumers = tuple(consumers)
         self._bound: dict[str, ConsumerBinding] = {}
+        self._is_paused = False
+        # What is left of a stop: calls in flight, and leaving the group.
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def state(self) -> BindingState:
@@ -192,30 +232,67 @@ class InputBinding(Binding):
 
     async def start(self) -> None:
         """Bind; messages arrive from now on. What was bound before a failure stays bound."""
-        binder = await self.binder.get()
-        for destination, receiver in self._consumers:
-            destination.permits.grant()
-            if destination.name not in self._bound:
-                self._bound[destination.name] = await binder.bind_consumer(destination, receiver)
-        self._created("consumer")
+        async with self._starting:
+            if self._ending is not None:
+                await asyncio.wait([self._ending])
+            unbound = [each for each in self._consumers if each[0].name not in self._bound]
+            if not unbound:
+                return
+            stops = self._stops
+            binder = await self.binder.get()
+            for destination, receiver in unbound:
+                if not await self._bind(binder, destination, receiver, stops):
+                    return
+            self.is_expected = False
+            self._created("consumer")
+
+    async def _bind(
+        self, binder: Binder, destination: ConsumerDestination, receiver: MessageReceiver, stops: int
+    ) -> bool:
+        """Bind one destination; False when the binding was stopped meanwhile."""
+        if self._stops != stops:
+            return False
+        destination.permits.grant()
+        if self._is_paused:
+            destination.permits.withhold()
+        consumer = await binder.bind_consumer(destination, receiver)
+        if self._stops != stops:
+            await consumer.stop(0)
+            return False
+        self._bound[destination.name] = consumer
+        if self._is_paused:
+            await consumer.pause()
+        return True
 
     async def stop(self, timeout: float = 30.0) -> None:
-        """Unbind; calls in flight get ``timeout`` seconds."""
+        """Unbind; calls in flight get ``timeout`` seconds.
+
+        A listener may stop its own binding: then this returns while the calls in flight end.
+        """
+        self._stops += 1
+        self.is_expected = self._is_paused = False
         bound, self._bound = self._bound, {}
         stopping = [asyncio.create_task(consumer.stop(timeout)) for consumer in bound.values()]
         await asyncio.sleep(0)
         # The consumers start no more calls now; what they have fetched and nobody handles yet stays unsettled.
         for destination, _ in self._consumers:
             destination.permits.close()
-        await self._await_stops(stopping, timeout)
-        for _, receiver in self._consumers:
-            receiver.close()
         if bound:
+            self._ending = asyncio.create_task(self._end(stopping, timeout))
+        caller = asyncio.current_task()
+        if self._ending is not None and not any(receiver.runs_in(caller) for _, receiver in self._consumers):
+            await asyncio.shield(self._ending)
+
+    async def _end(self, stopping: Sequence["asyncio.Task[None]"], timeout: float) -> None:
+        try:
+            await self._await_stops(stopping, timeout)
+        finally:
+            for _, receiver in self._consumers:
+                receiver.close()
+            self._ending = None
             self._removed()
 
     async def _await_stops(self, stopping: Sequence["asyncio.Task[None]"], timeout: float) -> None:
-        if not stopping:
-            return
         _, late = await asyncio.wait(stopping, timeout=timeout + _STOP_GRACE)
         if late:
             log.error(
@@ -239,17 +316,20 @@ class InputBinding(Binding):
                 f"binding {self.name!r} cannot be paused: binder {self.binder.binder.name!r} can only "
                 f"{describe(offered)}"
             )
+        self._is_paused = True
         # What the binder has fetched already waits for a permit.
         for destination, _ in self._consumers:
             destination.permits.withhold()
-        for consumer in self._bound.values():
+        for consumer in list(self._bound.values()):
             await consumer.pause()
         self._changed()
 
     async def resume(self) -> None:
         """Receive again."""
-        for consumer in self._bound.values():
+        self._is_paused = False
+        for consumer in list(self._bound.values()):
             await consumer.resume()
         for destination, _ in self._consumers:
-            destination.permits.grant()
+            if destination.name in self._bound:
+                destination.permits.grant()
         self._changed()

@@ -79,8 +79,8 @@ class BindingService:
         outputs = [binding for binding in self.outputs if self._starts(binding)]
         inputs = [binding for binding in self.inputs if self._starts(binding)]
         away = await self._check([*outputs, *inputs])
-        for output in outputs:
-            output.expect()
+        for expected in [*outputs, *inputs]:
+            expected.expect()
         for binding in [*outputs, *inputs]:
             if binding in away or not await self._try(binding):
                 self._retry_later(binding)
@@ -140,10 +140,13 @@ class BindingService:
         try:
             while True:
                 await asyncio.sleep(interval)
+                if not binding.is_expected:  # it was started or stopped by hand
+                    return
                 if await self._try(binding):
-                    log.info("Binding %r is bound", binding.name)
+                    log.info("Binding %r is %s", binding.name, binding.state.value)
                     return
         except Exception as error:  # nobody waits for the outcome any more
+            binding.give_up(error)
             log.exception("Binding %r cannot be bound, and is not tried again", binding.name)
             if binding_failed.receivers:
                 notify(binding_failed, self._owner, binding=binding.name, error=error)

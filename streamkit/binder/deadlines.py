@@ -41,6 +41,10 @@ class Deadlines:
             self._timer = loop.call_at(call.due, self._expire, loop)
         return call
 
+    def has(self, task: asyncio.Task[object] | None) -> bool:
+        """Return whether a call in ``task`` is under way."""
+        return any(call.task is task for call in self._calls)
+
     def end(self, call: Call) -> None:
         """Note that the call is over; a cancellation it swallowed is taken back."""
         self._calls.pop(call, None)

@@ -226,6 +226,10 @@ class MessageReceiver:
             payload.__cause__ = cause
         return ErrorMessage(payload, message.headers.user_values(), original_message=message)
 
+    def runs_in(self, task: "asyncio.Task[object] | None") -> bool:
+        """Return whether a call under way is made in ``task``."""
+        return self._deadlines is not None and self._deadlines.has(task)
+
     def close(self) -> None:
         """Drop the timer of deadlines; no call is under way any more."""
         if self._deadlines is not None:

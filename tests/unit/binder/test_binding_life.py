@@ -1,0 +1,255 @@
+"""Bindings started, stopped and paused by hand, at the worst moments."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from binders.inmemory.binder import InMemoryBinder
+from binders.inmemory.plugin import streamkit_extended_models as extended_models
+from streamkit.application import StreamApplication
+from streamkit.binder.binder import (
+    Binder,
+    BinderContext,
+    BindingState,
+    ConsumerBinding,
+    ConsumerDestination,
+    ProducerBinding,
+    ProducerDestination,
+    Receiver,
+)
+from streamkit.binder.binding import InputBinding
+from streamkit.binder.delivery import ConsumerModel, ProducerModel
+from streamkit.binder.plugin import hookimpl
+from streamkit.errors import BinderError, BinderUnavailable, MessagingError
+from streamkit.events import binding_created
+from streamkit.testing.virtual_time import VirtualTime
+
+SECONDS_TO_BIND = 1.0
+
+
+Trouble = Callable[[float], Exception | None]
+
+
+class Slow(InMemoryBinder):
+    """A binder that takes its time to bind, counts what it has bound, and has trouble at times."""
+
+    type = "slow"
+    bound = 0
+    trouble: Trouble
+
+    async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
+        await self._take_time()
+        return await super().bind_consumer(destination, receiver)
+
+    async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
+        await self._take_time()
+        return await super().bind_producer(destination)
+
+    async def _take_time(self) -> None:
+        if (error := self.trouble(asyncio.get_running_loop().time())) is not None:
+            raise error
+        self.bound += 1
+        await asyncio.sleep(SECONDS_TO_BIND)
+
+
+class SlowPlugin:
+    """Its hooks."""
+
+    binder: Slow
+
+    def __init__(self, trouble: Trouble) -> None:
+        self._trouble = trouble
+
+    @hookimpl
+    def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+        """One slow binder."""
+        self.binder = Slow(name, context)
+        self.binder.trouble = self._trouble
+        return self.binder
+
+    @hookimpl
+    def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002
+        """Those of the in-memory binder."""
+        return extended_models("inmemory")
+
+
+class Stage:
+    """An application on a slow binder and virtual time: bindings `in` and `out` of one destination."""
+
+    def __init__(self, trouble: Trouble = lambda now: None, **settings: str) -> None:
+        self.plugin = SlowPlugin(trouble)
+        self.received: list[str] = []
+        table = {f"spring.cloud.stream.{key.replace('__', '.')}": value for key, value in settings.items()}
+        self.app = StreamApplication(
+            config_location="optional:/none",
+            properties={
+                "spring.cloud.stream.default-binder": "slow",
+                "spring.cloud.stream.inmemory.binder.stands-in-for": "inmemory",
+                "spring.cloud.stream.output-bindings": "out",
+                "spring.cloud.stream.bindings.out.destination": "topic",
+                "spring.cloud.stream.bindings.in.destination": "topic",
+                "spring.cloud.stream.bindings.in.group": "g",
+                **table,
+            },
+            binder_plugins={"slow": self.plugin},
+        )
+
+    async def note(self, text: str) -> None:
+        """A listener."""
+        self.received.append(text)
+
+    def run(self, main: Callable[[], Awaitable[None]], listener: Callable[..., object] | None = None) -> None:
+        """Run `main` while the application runs."""
+        self.app.stream_listener("in")(listener or self.note)
+
+        async def case() -> None:
+            await self.app.start(watch_loop=False)
+            await main()
+            await self.app.stop()
+
+        with VirtualTime() as time:
+            time.run(case())
+
+
+BY_HAND = {
+    "bindings__in__consumer__auto_startup": "false",
+    "bindings__out__producer__auto_startup": "false",
+}
+
+
+@pytest.mark.parametrize("name", ["in", "out"])
+def test_two_starts_at_once_bind_once(name: str) -> None:
+    """The second one waits for the first."""
+    stage = Stage(**BY_HAND)
+
+    async def main() -> None:
+        binding = stage.app.binding(name)
+        await asyncio.gather(binding.start(), binding.start())
+        assert binding.state is BindingState.RUNNING
+        assert stage.plugin.binder.bound == 1
+
+    stage.run(main)
+
+
+@pytest.mark.parametrize("name", ["in", "out"])
+def test_a_stop_during_a_start_wins(name: str) -> None:
+    """Nothing is bound when both have returned; the binding can be started again."""
+    stage = Stage(**BY_HAND)
+
+    async def main() -> None:
+        binding = stage.app.binding(name)
+        starting = asyncio.create_task(binding.start())
+        await asyncio.sleep(SECONDS_TO_BIND / 2)
+        await binding.stop()
+        await starting
+        assert binding.state is BindingState.STOPPED
+        await binding.start()
+        assert binding.state is BindingState.RUNNING
+
+    stage.run(main)
+
+
+def test_starting_what_is_bound_changes_nothing() -> None:
+    """A paused binding stays paused, and no event is sent."""
+    stage = Stage()
+    created: list[str] = []
+
+    def note(sender: object, binding: str, kind: str) -> None:
+        created.append(binding)
+
+    async def main() -> None:
+        binding = stage.app.binding("in")
+        await binding.pause()
+        with binding_created.connected_to(note):
+            await binding.start()
+        await stage.app.bridge.asend("out", "x")
+        await asyncio.sleep(60)
+        assert (binding.state, created, stage.received) == (BindingState.PAUSED, [], [])
+        await binding.resume()
+        await asyncio.sleep(1)
+        assert stage.received == ["x"]
+
+    stage.run(main)
+
+
+def test_a_binding_paused_while_it_is_bound_starts_paused() -> None:
+    """Nothing is received until it is resumed."""
+    stage = Stage(bindings__in__consumer__auto_startup="false")
+
+    async def main() -> None:
+        binding = stage.app.binding("in")
+        starting = asyncio.create_task(binding.start())
+        await asyncio.sleep(SECONDS_TO_BIND / 2)
+        await binding.pause()
+        await starting
+        assert binding.state is BindingState.PAUSED
+        await stage.app.bridge.asend("out", "x")
+        await asyncio.sleep(60)
+        assert stage.received == []
+        await binding.resume()
+        await asyncio.sleep(1)
+        assert stage.received == ["x"]
+
+    stage.run(main)
+
+
+def test_a_listener_may_stop_its_own_binding() -> None:
+    """It is not waited for; its message is settled when it returns, and another start waits for that."""
+    stage = Stage()
+    calls: list[float] = []
+
+    async def stop_here(text: str) -> None:
+        binding = stage.app.binding("in")
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await binding.stop()
+        calls.append(loop.time() - began)
+        assert binding.state is BindingState.STOPPED
+        await asyncio.sleep(5)
+
+    async def main() -> None:
+        await stage.app.bridge.asend("out", "x")
+        await asyncio.sleep(1)
+        binding = stage.app.binding("in")
+        assert isinstance(binding, InputBinding)
+        began = asyncio.get_running_loop().time()
+        await binding.start()
+        assert asyncio.get_running_loop().time() - began == pytest.approx(4 + SECONDS_TO_BIND)
+        await asyncio.sleep(60)
+
+    stage.run(main, stop_here)
+    assert calls == [0.0]
+
+
+def away_until_45(now: float) -> Exception | None:
+    """A system that comes back."""
+    return BinderUnavailable("away") if now < 45 else None
+
+
+@pytest.mark.parametrize(("name", "other"), [("in", "out"), ("out", "in")])
+def test_a_binding_that_was_stopped_is_not_tried_again(name: str, other: str) -> None:
+    """Not even when its system comes back."""
+    stage = Stage(away_until_45, binding_retry_interval="30")
+
+    async def main() -> None:
+        await stage.app.binding(name).stop()
+        await asyncio.sleep(100)
+        states = {binding.name: binding.state for binding in stage.app.bindings.values()}
+        assert states == {name: BindingState.STOPPED, other: BindingState.RUNNING}
+
+    stage.run(main)
+
+
+def test_an_output_that_is_given_up_says_so() -> None:
+    """Senders are not told to wait for what will never come."""
+    stage = Stage(lambda now: away_until_45(now) or BinderError("no such topic"), binding_retry_interval="30")
+
+    async def main() -> None:
+        with pytest.raises(MessagingError, match=r"'out' is not bound yet.* tried again"):
+            await stage.app.bridge.asend("out", "x")
+        await asyncio.sleep(100)
+        with pytest.raises(MessagingError, match="'out' cannot be bound: no such topic"):
+            await stage.app.bridge.asend("out", "x")
+
+    stage.run(main)
