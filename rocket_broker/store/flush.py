@@ -23,7 +23,8 @@ from rocket_broker.store.checkpoint import Checkpoint, Mark
 from rocket_broker.store.commit_log import CommitLog
 from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
-from rocket_broker.store.index import Index, IndexFile
+from rocket_broker.store.index import Index
+from rocket_broker.store.index_file import IndexFile
 from rocket_broker.store.queue_table import QueueTable
 from rocket_broker.store.settings import StoreSettings
 

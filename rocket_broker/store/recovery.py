@@ -24,34 +24,18 @@ messages of the log, but for the queues of topics that were deleted.
 """
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rocket_broker.store.checkpoint import Checkpoint, Mark
 from rocket_broker.store.commit_log import CommitLog, LogWalk, is_blank
-from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.derivation import Derivation
 from rocket_broker.store.files import FileLock, FileSystem
 from rocket_broker.store.index import Index
 from rocket_broker.store.queue_table import QueueTable
 from rocket_broker.store.settings import StoreSettings
 from rocket_remoting.clock import Clock
-from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import (
-    PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQUE_KEY,
-    decode_properties,
-)
-from rocket_remoting.record import RecordHeader, peek_record
-from rocket_remoting.sys_flag import (
-    TRANSACTION_COMMIT,
-    TRANSACTION_NOT,
-    TRANSACTION_ROLLBACK,
-    transaction_value,
-)
-from rocket_remoting.topics import SCHEDULE_TOPIC
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.record import peek_record
 
 __all__ = ["Recovery", "RecoveryReport"]
 
@@ -136,8 +120,6 @@ class Recovery:
         self._index = index
         self._checkpoint = checkpoint
         self._report = RecoveryReport()
-        self._makes_all_queues = False
-        self._gap_seen = False
 
     def run(self) -> RecoveryReport:
         """Open the store.
@@ -169,7 +151,7 @@ class Recovery:
             mark = None
         report.trusted_to = self._trusted_to(mark)
         # 6.
-        self._makes_all_queues = self._file_system.size(self._settings.consume_queue_path) is None
+        has_queues = self._file_system.size(self._settings.consume_queue_path) is not None
         self._file_system.make_directory(self._settings.consume_queue_path)
         report.entries_taken_back = queues.load(report.trusted_to)
         # 7.
@@ -179,7 +161,8 @@ class Recovery:
         elif not report.ended_in_order:
             self._index.remove_newer(checkpoint.index_timestamp)
         # 8.
-        self._read(mark)
+        report.read_from = self._read_from(mark) if has_queues else log.first
+        self._read(mark, makes_queues_from=report.trusted_to if has_queues else log.first)
         # 9.
         self._cut()
         # 10.
@@ -232,23 +215,8 @@ class Recovery:
                 return file.base
         return files[0].base
 
-    def _read(self, mark: Mark | None) -> None:
-        """Read the log to its end and make what is missing."""
-        log, report = self._commit_log, self._report
-        log.last_timestamp = self._checkpoint.log_timestamp
-        if mark is not None:
-            log.last_record = mark.last_record
-        report.read_from = self._read_from(mark)
-        report.end = self._read_whole_records(report.read_from)
-        if mark is not None and report.end < mark.offset:
-            # What was whole on the disk is damaged. Those messages are lost, but not what follows them.
-            _log.error("%s at %d: %s", self._settings.commit_log_path, report.end, report.torn)
-            report.end = self._read_whole_records(mark.offset)
-
     def _read_from(self, mark: Mark | None) -> int:
         log, queues = self._commit_log, self._queues
-        if self._makes_all_queues:
-            return log.first
         start = self._report.trusted_to
         if start == _EVERYTHING:
             files = log.files.files
@@ -256,7 +224,28 @@ class Recovery:
         is_complete = not len(queues) if mark is None else queues.max_physical >= mark.entries_to
         return start if is_complete else max(log.first, min(start, queues.max_physical))
 
-    def _read_whole_records(self, start: int) -> int:
+    def _read(self, mark: Mark | None, makes_queues_from: int) -> None:
+        """Read the log to its end and make what is missing."""
+        log, report = self._commit_log, self._report
+        log.last_timestamp = self._checkpoint.log_timestamp
+        if mark is not None:
+            log.last_record = mark.last_record
+        derivation = Derivation(
+            self._settings,
+            log=log,
+            queues=self._queues,
+            index=self._index,
+            makes_queues_from=makes_queues_from,
+        )
+        report.end = self._read_whole_records(report.read_from, derivation)
+        if mark is not None and report.end < mark.offset:
+            # What was whole on the disk is damaged. Those messages are lost, but not what follows them.
+            _log.error("%s at %d: %s", self._settings.commit_log_path, report.end, report.torn)
+            report.end = self._read_whole_records(mark.offset, derivation)
+        report.entries_added = derivation.entries_added
+        report.messages_indexed = derivation.messages_indexed
+
+    def _read_whole_records(self, start: int, derivation: Derivation) -> int:
         """Read up to the first record that is not whole and return where that is."""
         log, report = self._commit_log, self._report
         walk = LogWalk(
@@ -266,89 +255,12 @@ class Recovery:
             after_crash=not report.ended_in_order,
         )
         for record in walk:
-            self._derive(record)
+            derivation.derive(record)
             report.records += 1
             if record.commit_log_offset > log.last_record:
                 log.last_record, log.last_timestamp = record.commit_log_offset, record.store_timestamp
         report.torn = walk.torn
         return walk.end
-
-    def _derive(self, record: RecordHeader) -> None:
-        """Make a message's entries where they are missing."""
-        transaction = transaction_value(record.sys_flag)
-        queue = self._queue(record) if transaction in (TRANSACTION_NOT, TRANSACTION_COMMIT) else None
-        needs_entry = queue is not None and record.queue_offset >= queue.max_offset
-        needs_index = (
-            self._settings.message_index_enable
-            and transaction != TRANSACTION_ROLLBACK
-            and record.commit_log_offset > self._index.end_offset
-        )
-        if needs_entry or needs_index:
-            properties = decode_properties(record.properties)
-            if queue is not None and needs_entry:
-                self._close_gap(queue, record)
-                self._add_entry(queue, record, properties)
-            if needs_index:
-                self._add_to_index(record, properties)
-
-    def _queue(self, record: RecordHeader) -> ConsumeQueue | None:
-        """Return the message's queue; None if its entries were on the disk, and it has been deleted."""
-        queue = self._queues.find((record.topic, record.queue_id))
-        if queue is None and (record.commit_log_offset >= self._report.trusted_to or self._makes_all_queues):
-            try:
-                queue = self._queues.add(record.topic, record.queue_id)
-            except LocalProtocolError as e:  # the check sum is the body's only
-                _log.error("the message at %d is in no queue: %s", record.commit_log_offset, e)
-        return queue
-
-    def _close_gap(self, queue: ConsumeQueue, record: RecordHeader) -> None:
-        """Make the entries between a queue's last one and a message that is not the next.
-
-        Entries that should have been on the disk are missing, so the whole log is read for all queues, once.
-        """
-        if record.queue_offset == queue.max_offset:
-            return
-        if not self._gap_seen:
-            self._gap_seen = True
-            _log.warning("%s: entries are missing, reading the whole commit log for them", queue)
-            for earlier in LogWalk(
-                self._commit_log, self._commit_log.first, check_crc=False, after_crash=False
-            ):
-                if earlier.commit_log_offset >= record.commit_log_offset:
-                    break
-                self._restore_entry(earlier)
-        queue.fill_to(record.queue_offset)
-
-    def _restore_entry(self, record: RecordHeader) -> None:
-        if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
-            queue = self._queues.find((record.topic, record.queue_id))
-            if queue is not None and record.queue_offset >= queue.max_offset:
-                queue.fill_to(record.queue_offset)
-                self._add_entry(queue, record, decode_properties(record.properties))
-
-    def _add_entry(self, queue: ConsumeQueue, record: RecordHeader, properties: Mapping[str, str]) -> None:
-        queue.prepare()
-        queue.append(record.commit_log_offset, record.total_size, self._tags_code(record, properties))
-        self._report.entries_added += 1
-
-    def _tags_code(self, record: RecordHeader, properties: Mapping[str, str]) -> int:
-        level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
-        if record.topic == SCHEDULE_TOPIC and level.isdecimal() and int(level) > 0:
-            levels = self._settings.delay_levels
-            return levels.deliver_at(levels.bounded(int(level)), record.store_timestamp)
-        tags = properties.get(PROPERTY_TAGS)
-        return java_hash(tags) if tags else 0
-
-    def _add_to_index(self, record: RecordHeader, properties: Mapping[str, str]) -> None:
-        hashes = self._index.prepare(
-            record.topic,
-            properties.get(PROPERTY_UNIQUE_KEY, ""),
-            properties.get(PROPERTY_KEYS, ""),
-            record.store_timestamp,
-        )
-        if hashes:
-            self._index.put(hashes, record.commit_log_offset, record.store_timestamp)
-            self._report.messages_indexed += 1
 
     def _cut(self) -> None:
         """Leave nothing behind the last whole record."""

@@ -16,6 +16,7 @@ from rocket_remoting.sys_flag import TRANSACTION_PREPARED
 from tests.store.disk import Disk, FakeClock, message
 from tests.store.faulty_file_system import FaultyFileSystem
 
+STORE_LOG = logging.getLogger("rocket_broker.store")
 TOPICS = ("orders", "bills")
 SIZES = st.one_of(st.integers(0, 300), st.integers(4000, 12_000))
 QUEUES = [(topic, queue_id) for topic in TOPICS for queue_id in range(2)]
@@ -55,7 +56,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        logging.getLogger("rocket_broker.store").setLevel(logging.CRITICAL)
+        STORE_LOG.setLevel(logging.CRITICAL)
         self.clock = FakeClock()
         self.disk = Disk(FaultyFileSystem(), Path("/store"), self.clock)
         self.store: MessageStore = self.disk.open(**SETTINGS)
@@ -63,6 +64,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.durable = 0
         self.begins = dict.fromkeys(QUEUES, 0)
         self.number = 0
+
+    def teardown(self) -> None:
+        STORE_LOG.setLevel(logging.NOTSET)
 
     @rule(
         queue=st.sampled_from(QUEUES),

@@ -1,0 +1,136 @@
+"""Making a message's entries from its record, as `MessageStore.put` does when it stores it."""
+
+import logging
+from collections.abc import Mapping
+
+from rocket_broker.store.commit_log import CommitLog, LogWalk
+from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.index import Index
+from rocket_broker.store.queue_table import QueueTable
+from rocket_broker.store.settings import StoreSettings
+from rocket_remoting.errors import LocalProtocolError
+from rocket_remoting.java_hash import java_hash
+from rocket_remoting.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    decode_properties,
+)
+from rocket_remoting.record import RecordHeader
+from rocket_remoting.sys_flag import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_NOT,
+    TRANSACTION_ROLLBACK,
+    transaction_value,
+)
+from rocket_remoting.topics import SCHEDULE_TOPIC
+
+__all__ = ["Derivation"]
+
+_log = logging.getLogger(__name__)
+
+
+class Derivation:
+    """Makes entries that are missing; those that are there stay as they are.
+
+    Attributes:
+        makes_queues_from: Messages before this offset get no new queue: theirs was deleted.
+        entries_added: Queue entries made so far.
+        messages_indexed: Messages indexed so far.
+    """
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: Index,
+        makes_queues_from: int,
+    ) -> None:
+        self.makes_queues_from = makes_queues_from
+        self.entries_added = 0
+        self.messages_indexed = 0
+        self._settings = settings
+        self._commit_log = log
+        self._queues = queues
+        self._index = index
+        self._gap_seen = False
+
+    def derive(self, record: RecordHeader) -> None:
+        """Make a message's entries where they are missing."""
+        transaction = transaction_value(record.sys_flag)
+        queue = self._queue(record) if transaction in (TRANSACTION_NOT, TRANSACTION_COMMIT) else None
+        needs_entry = queue is not None and record.queue_offset >= queue.max_offset
+        needs_index = (
+            self._settings.message_index_enable
+            and transaction != TRANSACTION_ROLLBACK
+            and record.commit_log_offset > self._index.end_offset
+        )
+        if needs_entry or needs_index:
+            properties = decode_properties(record.properties)
+            if queue is not None and needs_entry:
+                self._close_gap(queue, record)
+                self._add_entry(queue, record, properties)
+            if needs_index:
+                self._add_to_index(record, properties)
+
+    def _queue(self, record: RecordHeader) -> ConsumeQueue | None:
+        """Return the message's queue; None if its entries were on the disk, and it has been deleted."""
+        queue = self._queues.find((record.topic, record.queue_id))
+        if queue is None and record.commit_log_offset >= self.makes_queues_from:
+            try:
+                queue = self._queues.add(record.topic, record.queue_id)
+            except LocalProtocolError as e:  # the check sum is the body's only
+                _log.error("the message at %d is in no queue: %s", record.commit_log_offset, e)
+        return queue
+
+    def _close_gap(self, queue: ConsumeQueue, record: RecordHeader) -> None:
+        """Make the entries between a queue's last one and a message that is not the next.
+
+        Entries that should have been on the disk are missing, so the whole log is read for all queues, once.
+        """
+        if record.queue_offset == queue.max_offset:
+            return
+        if not self._gap_seen:
+            self._gap_seen = True
+            _log.warning("%s: entries are missing, reading the whole commit log for them", queue)
+            for earlier in LogWalk(
+                self._commit_log, self._commit_log.first, check_crc=False, after_crash=False
+            ):
+                if earlier.commit_log_offset >= record.commit_log_offset:
+                    break
+                self._restore_entry(earlier)
+        queue.fill_to(record.queue_offset)
+
+    def _restore_entry(self, record: RecordHeader) -> None:
+        if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+            queue = self._queues.find((record.topic, record.queue_id))
+            if queue is not None and record.queue_offset >= queue.max_offset:
+                queue.fill_to(record.queue_offset)
+                self._add_entry(queue, record, decode_properties(record.properties))
+
+    def _add_entry(self, queue: ConsumeQueue, record: RecordHeader, properties: Mapping[str, str]) -> None:
+        queue.prepare()
+        queue.append(record.commit_log_offset, record.total_size, self._tags_code(record, properties))
+        self.entries_added += 1
+
+    def _tags_code(self, record: RecordHeader, properties: Mapping[str, str]) -> int:
+        level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "")
+        if record.topic == SCHEDULE_TOPIC and level.isdecimal() and int(level) > 0:
+            levels = self._settings.delay_levels
+            return levels.deliver_at(levels.bounded(int(level)), record.store_timestamp)
+        tags = properties.get(PROPERTY_TAGS)
+        return java_hash(tags) if tags else 0
+
+    def _add_to_index(self, record: RecordHeader, properties: Mapping[str, str]) -> None:
+        hashes = self._index.prepare(
+            record.topic,
+            properties.get(PROPERTY_UNIQUE_KEY, ""),
+            properties.get(PROPERTY_KEYS, ""),
+            record.store_timestamp,
+        )
+        if hashes:
+            self._index.put(hashes, record.commit_log_offset, record.store_timestamp)
+            self.messages_indexed += 1

@@ -1,0 +1,209 @@
+"""A file of the index: a chained hash table.
+
+::
+
+    index/20240229135959123          named by the local time it was made
+
+    pos  size  header
+      0     8  store timestamp of the first message       40 bytes, then 4 for each slot,
+      8     8  store timestamp of the last                then 20 for each entry
+     16     8  commit log offset of the first
+     24     8  commit log offset of the last
+     32     4  slots in use
+     36     4  number of the next entry; the first is 1, entry 0 is never used
+
+    slot     | number of its newest entry 4 |             0: none
+    entry    | hash 4 | commit log offset 8 | seconds since the header's first timestamp 4 | older entry 4 |
+
+A key's slot is the remainder of its hash by the number of slots. All numbers are big-endian.
+"""
+
+import struct
+import sys
+from array import array
+from bisect import bisect_left
+from pathlib import Path
+
+from rocket_broker.store.mapped_file import MappedFile, OpenMaps
+
+__all__ = ["IndexFile"]
+
+_HEADER = struct.Struct(">qqqqii")
+_SLOT = struct.Struct(">i")
+_ENTRY = struct.Struct(">iqii")
+_CHUNK_BITS = 16
+_MOST_SECONDS = 2**31 - 1
+
+
+class IndexFile:
+    """One file of the index.
+
+    Attributes:
+        file: The file.
+        begin_timestamp: Store timestamp of its first message.
+        end_timestamp: Store timestamp of its last message.
+        begin_offset: Commit log offset of its first message.
+        end_offset: Commit log offset of its last message.
+        slots_used: Slots that have entries.
+        count: Number of the next entry.
+    """
+
+    def __init__(self, path: Path, slots: int, entries: int, maps: OpenMaps) -> None:
+        self._slots = slots
+        self._capacity = entries
+        self._entries_start = _HEADER.size + slots * _SLOT.size
+        self.file = MappedFile(path, 0, self._entries_start + entries * _ENTRY.size, maps)
+        self.file.allocated = self._entries_start
+        # Slots are written all over their part of the file, so room for them is made chunk by chunk.
+        self._chunks_allocated = bytearray((self._entries_start >> _CHUNK_BITS) + 1)
+        self.begin_timestamp = self.end_timestamp = 0
+        self.begin_offset = self.end_offset = 0
+        self.slots_used = 0
+        self.count = 1
+        self._prepared: memoryview | None = None  # kept until `put`, whatever other maps are needed
+
+    def load(self) -> None:
+        """Read the header."""
+        header = _HEADER.unpack(self.file.read(0, _HEADER.size))
+        self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset = header[:4]
+        self.slots_used = max(header[4], 0)
+        self.count = min(max(header[5], 1), self._capacity)
+        self.file.written_to(self._position(self.count))
+
+    def has_room(self, number: int) -> bool:
+        """Whether so many entries can be added."""
+        return self.count + number <= self._capacity
+
+    def prepare(self, hashes: list[int]) -> None:
+        """Make room for entries, so that `put` cannot fail.
+
+        Raises:
+            StoreFull: The disk has no room.
+        """
+        self._prepare_chunk(0)
+        for key_hash in hashes:
+            self._prepare_chunk(self._slot_position(key_hash) >> _CHUNK_BITS)
+        end = self._position(self.count + len(hashes))
+        if end > self.file.allocated:
+            self.file.allocate(end, end - self._entries_start)
+        self._prepared = self.file.open()
+
+    def put(self, hashes: list[int], offset: int, timestamp: int) -> None:
+        """Add an entry for each hash, right after `prepare`."""
+        view, self._prepared = self._prepared, None
+        if view is None:
+            raise AssertionError("prepare() comes first")
+        for key_hash in hashes:
+            self._put(view, key_hash, offset, timestamp)
+        self._write_header(view)
+
+    def _put(self, view: memoryview, key_hash: int, offset: int, timestamp: int) -> None:
+        """Add an entry; a reader sees it when it is complete."""
+        number = self.count
+        if number == 1:
+            self.begin_timestamp, self.begin_offset = timestamp, offset
+        slot_position = self._slot_position(key_hash)
+        older: int = _SLOT.unpack_from(view, slot_position)[0]
+        if not 0 < older < number:
+            older = 0
+            self.slots_used += 1
+        seconds = min(max((timestamp - self.begin_timestamp) // 1000, 0), _MOST_SECONDS)
+        _ENTRY.pack_into(view, self._position(number), key_hash, offset, seconds, older)
+        _SLOT.pack_into(view, slot_position, number)
+        self.count = number + 1
+        self.end_timestamp, self.end_offset = timestamp, offset
+
+    def _write_header(self, view: memoryview) -> None:
+        _HEADER.pack_into(
+            view,
+            0,
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.slots_used,
+            self.count,
+        )
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        """Whether messages stored between two times may be in this file."""
+        return begin <= self.end_timestamp and end >= self.begin_timestamp
+
+    def find(self, key_hash: int, limit: int, begin: int, end: int) -> list[int]:
+        """Return commit log offsets under a hash, newest first, of messages stored between two times."""
+        view = self.file.open()
+        found: list[int] = []
+        number = self._newest(view, key_hash)
+        last = self.count
+        while 0 < number < last and len(found) < limit:
+            entry_hash, offset, seconds, older = _ENTRY.unpack_from(view, self._position(number))
+            timestamp = self.begin_timestamp + seconds * 1000  # rounded down
+            if timestamp + 999 < begin:
+                break
+            if entry_hash == key_hash and timestamp <= end:
+                found.append(offset)
+            last, number = number, older  # a chain only leads to older entries: it can't run in circles
+        return found
+
+    def cut(self, trusted_to: int) -> None:
+        """Take back the entries of messages at or behind an offset of the log, after a crash.
+
+        Any page written lately may be missing or not, so the slots that lead to entries taken back are given
+        the newest entry that is left to them.
+        """
+        view = self.file.open()
+        numbers = range(1, self.count)
+        keep = 1 + bisect_left(
+            numbers, True, key=lambda number: not self._is_trusted(view, number, trusted_to)
+        )
+        slots = array("i", self.file.read(_HEADER.size, self._entries_start - _HEADER.size))
+        if sys.byteorder == "little":
+            slots.byteswap()
+        lost = {slot for slot, number in enumerate(slots) if number >= keep} if max(slots) >= keep else set()
+        newest = dict.fromkeys(lost, 0)
+        if lost:
+            entries = view[self._position(1) : self._position(keep)]
+            for number, (key_hash, _, _, _) in enumerate(_ENTRY.iter_unpack(entries), 1):
+                if key_hash % self._slots in lost:
+                    newest[key_hash % self._slots] = number
+        for slot, number in newest.items():
+            _SLOT.pack_into(view, _HEADER.size + slot * _SLOT.size, number)
+        self.slots_used = len(slots) - slots.count(0) - sum(number == 0 for number in newest.values())
+        self._end_with(view, keep)
+
+    def _end_with(self, view: memoryview, count: int) -> None:
+        self.count = count
+        self.file.written_to(self._position(count))
+        if count == 1:
+            self.end_timestamp, self.end_offset = self.begin_timestamp, self.begin_offset
+        else:
+            _, offset, seconds, _ = _ENTRY.unpack_from(view, self._position(count - 1))
+            self.end_timestamp, self.end_offset = self.begin_timestamp + seconds * 1000, offset
+        self._write_header(view)
+
+    def _is_trusted(self, view: memoryview, number: int, trusted_to: int) -> bool:
+        entry = _ENTRY.unpack_from(view, self._position(number))
+        return any(entry) and self.begin_offset <= entry[1] < trusted_to
+
+    def _newest(self, view: memoryview, key_hash: int) -> int:
+        """Return the number of the newest entry in a hash's slot, without touching a hole of the map."""
+        position = self._slot_position(key_hash)
+        if not self._chunks_allocated[position >> _CHUNK_BITS]:
+            view, position = memoryview(self.file.read(position, _SLOT.size)), 0
+        (number,) = _SLOT.unpack_from(view, position)
+        return int(number)
+
+    def _prepare_chunk(self, chunk: int) -> None:
+        if not self._chunks_allocated[chunk]:
+            start = chunk << _CHUNK_BITS
+            self.file.allocate_range(start, min(start + (1 << _CHUNK_BITS), self.file.size))
+            self._chunks_allocated[chunk] = 1
+
+    def _slot_position(self, key_hash: int) -> int:
+        return _HEADER.size + key_hash % self._slots * _SLOT.size
+
+    def _position(self, number: int) -> int:
+        return self._entries_start + number * _ENTRY.size
+
+    def __repr__(self) -> str:
+        return f"IndexFile({self.file.path.name}, {self.count - 1} entries)"
