@@ -255,12 +255,11 @@ class RocketBinder(Binder):
         """Open the way to a topic; make it first, if provisioning says so."""
         extended = _own(destination.extended, RocketProducerProperties, destination.binding)
         await self._provision(destination.name, destination.binding, destination.properties.partition_count)
-        producer = Producer(
-            extended.group or self._properties.group or destination.name,
-            self._producer_settings(extended),
-            transport=self._transport,
-            clock=self._clock,
-        )
+        group = extended.group or self._properties.group or destination.name
+        with _refusals_of(destination.binding):
+            producer = Producer(
+                group, self._producer_settings(extended), transport=self._transport, clock=self._clock
+            )
         binding = RocketProducerBinding(
             self.name,
             destination,
@@ -284,12 +283,13 @@ class RocketBinder(Binder):
         for topic in _topics(destination.name):
             await self._provision(topic, destination.binding, 1)
         group = destination.group or f"anonymous_{uuid4().hex}"
-        consumer = PushConsumer(
-            group,
-            self._consumer_settings(extended, destination),
-            transport=self._transport,
-            clock=self._clock,
-        )
+        with _refusals_of(destination.binding):
+            consumer = PushConsumer(
+                group,
+                self._consumer_settings(extended, destination),
+                transport=self._transport,
+                clock=self._clock,
+            )
         forget = partial(self._forget_group, group) if destination.group is None else None
         binding = RocketConsumerBinding(destination, consumer, receiver, forget)
         try:
@@ -432,6 +432,15 @@ def _check_name(validate: Callable[[str], None], name: str, key: str) -> None:
         validate(name)
     except ValueError as error:
         raise ConfigurationError(str(error), key=key, value=name) from error
+
+
+@contextmanager
+def _refusals_of(binding: str) -> Iterator[None]:
+    """Tell as settings' errors what the client refuses and no setting's own check did."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigurationError(f"binding {binding!r}: {error}") from error
 
 
 def _own(extended: object, model: type[P], binding: str) -> P:

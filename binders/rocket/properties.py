@@ -38,6 +38,8 @@ SQL_PREFIX: Final = "sql:"
 
 V = TypeVar("V")
 
+PositiveMilliseconds = Annotated[Milliseconds, Field(gt=timedelta())]
+
 
 class Embedded(Enum):
     """Whether a broker is started in this process."""
@@ -137,11 +139,11 @@ class RocketBinderProperties(BaseModel):
     customized_trace_topic: Annotated[str | None, Accepted(_NO_TRACE)] = None
     access_channel: Annotated[str | None, Accepted(_NO_TRACE)] = None
     enabled: Annotated[bool, Accepted("it is read of bindings only")] = True
-    poll_name_server_interval: Milliseconds = timedelta(seconds=30)
+    poll_name_server_interval: PositiveMilliseconds = timedelta(seconds=30)
     """How often routes are looked up again."""
-    heartbeat_broker_interval: Milliseconds = timedelta(seconds=30)
+    heartbeat_broker_interval: PositiveMilliseconds = timedelta(seconds=30)
     """How often brokers are told who is there."""
-    persist_consumer_offset_interval: Milliseconds = timedelta(seconds=5)
+    persist_consumer_offset_interval: PositiveMilliseconds = timedelta(seconds=5)
     """How often offsets are committed."""
 
     @field_validator("name_server")
@@ -175,11 +177,11 @@ class _BindingProperties(BaseModel):
     """Appended to the client id."""
     vip_channel_enabled: bool | None = None
     """Use the broker's second port, its port minus 2."""
-    poll_name_server_interval: Milliseconds | None = None
+    poll_name_server_interval: PositiveMilliseconds | None = None
     """How often routes are looked up again."""
-    heartbeat_broker_interval: Milliseconds | None = None
+    heartbeat_broker_interval: PositiveMilliseconds | None = None
     """How often brokers are told who is there."""
-    persist_consumer_offset_interval: Milliseconds | None = None
+    persist_consumer_offset_interval: PositiveMilliseconds | None = None
     """How often offsets are committed."""
     access_key: Annotated[str | None, Rejected(_NOT_YET_SIGNED)] = None
     secret_key: Annotated[str | None, Rejected(_NOT_YET_SIGNED)] = None
@@ -201,18 +203,18 @@ class PushProperties(BaseModel):
     """As `orderly`."""
     suspend_current_queue_time_millis: Milliseconds | None = None
     """As `suspend-current-queue-time-millis`."""
-    max_reconsume_times: int | None = None
+    max_reconsume_times: int | None = Field(default=None, ge=-1)
     """Redeliveries before the dead letter; unset or -1: 16 when concurrent, without bound when ordered."""
-    delay_level_when_next_consume: int | None = None
+    delay_level_when_next_consume: int | None = Field(default=None, ge=-1)
     """As `delay-level-when-next-consume`."""
-    pull_threshold_for_topic: int = -1
+    pull_threshold_for_topic: int = Field(default=-1, ge=-1)
     """Messages cached over all queues of a topic; -1: no limit but each queue's."""
-    pull_threshold_size_for_topic: int = -1
+    pull_threshold_size_for_topic: int = Field(default=-1, ge=-1)
     """The same in MiB."""
     pull_interval: Milliseconds = timedelta(0)
     """Pause between two pulls of a queue."""
     consume_message_batch_max_size: Annotated[int, Accepted("messages are handed over one by one")] = 1
-    consume_timeout: Minutes = timedelta(minutes=15)
+    consume_timeout: Annotated[Minutes, Field(gt=timedelta())] = timedelta(minutes=15)
     """A message not settled by then is delivered again."""
 
 
@@ -244,7 +246,7 @@ class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
     """Receive only messages whose headers match; wins over `tags`."""
     subscription: str | None = None
     """`a||b`, or `sql:<expression>`; wins over `tags` and `sql`."""
-    delay_level_when_next_consume: int = 0
+    delay_level_when_next_consume: int = Field(default=0, ge=-1)
     """Concurrent: -1 dead letter at once; 0 level 3 + redeliveries so far; n that delay level each time."""
     suspend_current_queue_time_millis: Milliseconds = timedelta(seconds=1)
     """Ordered: pause before the queue's head is tried again."""
@@ -314,7 +316,7 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
     """When a send returns."""
     sync: bool | None = None
     """The first generation's spelling: true is send type Sync, false is Async."""
-    send_message_timeout: Milliseconds = Field(
+    send_message_timeout: PositiveMilliseconds = Field(
         default=timedelta(seconds=3),
         validation_alias=AliasChoices("send_message_timeout", "send_msg_timeout"),
     )
