@@ -25,7 +25,7 @@ from streamkit.binder.delivery import (
     ExtendedProducerProperties,
     StartPosition,
 )
-from streamkit.config.durations import Milliseconds, Minutes, Seconds
+from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
 from streamkit.config.shape import Separator
 from streamkit.config.support import Accepted, Rejected
 
@@ -38,7 +38,7 @@ SQL_PREFIX: Final = "sql:"
 
 V = TypeVar("V")
 
-PositiveMilliseconds = Annotated[Milliseconds, Field(gt=timedelta())]
+PositiveMilliseconds = Annotated[Milliseconds, Positive]
 
 
 class Embedded(Enum):
@@ -214,7 +214,7 @@ class PushProperties(BaseModel):
     pull_interval: Milliseconds = timedelta(0)
     """Pause between two pulls of a queue."""
     consume_message_batch_max_size: Annotated[int, Accepted("messages are handed over one by one")] = 1
-    consume_timeout: Annotated[Minutes, Field(gt=timedelta())] = timedelta(minutes=15)
+    consume_timeout: Annotated[Minutes, Positive] = timedelta(minutes=15)
     """A message not settled by then is delivered again."""
 
 

@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 _SIMPLE = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)", re.IGNORECASE)
 _ISO = re.compile(r"[+-]?P", re.IGNORECASE)
@@ -47,6 +47,14 @@ def _counted_in(unit: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
+def _longer_than_nothing(value: timedelta) -> timedelta:
+    if value <= timedelta():
+        raise ValueError("expected a duration longer than 0")
+    return value
+
+
+Positive = AfterValidator(_longer_than_nothing)
+"""Refuses 0 and less, as in `Annotated[Seconds, Positive]`."""
 Milliseconds = Annotated[timedelta, _counted_in("ms")]
 """A duration whose plain numbers are milliseconds."""
 Seconds = Annotated[timedelta, _counted_in("s")]

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -11,7 +10,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 
-from streamkit.config.durations import format_duration
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import format_key, kebab, parse_key
 from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table
@@ -91,9 +89,6 @@ def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationEr
 
 def _expectation(details: ErrorDetails) -> str:
     text = details["msg"].removeprefix("Value error, ")
-    for bound in details.get("ctx", {}).values():
-        if isinstance(bound, timedelta):
-            text = text.replace(repr(bound), format_duration(bound))
     return text.replace("Input should be ", "expected ", 1)
 
 

@@ -112,8 +112,11 @@ def test_the_broker_s_delay_levels_are_read_as_it_reads_them() -> None:
         ({"consumeTimestamp": "yesterday"}, "yyyyMMddHHmmss"),
         ({"pullBatchSize": "0"}, "pullBatchSize"),
         ({"accessKey": "me"}, "ACL"),
-        ({"heartbeat-broker-interval": "0"}, "heartbeat-broker-interval=0: expected greater than 0ms"),
-        ({"push.consume-timeout": "0"}, "push.consume-timeout=0: expected greater than 0ms"),
+        (
+            {"heartbeat-broker-interval": "0"},
+            "heartbeat-broker-interval=0: expected a duration longer than 0",
+        ),
+        ({"push.consume-timeout": "0"}, "push.consume-timeout=0: expected a duration longer than 0"),
         (
             {"push.pull-threshold-for-topic": "-7"},
             "push.pull-threshold-for-topic=-7: expected greater than or equal to -1",
