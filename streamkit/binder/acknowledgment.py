@@ -17,16 +17,18 @@ class Acknowledgment:
     """Settles one delivered message, whenever and from whatever thread the listener likes.
 
     The first call decides; later ones return False and change nothing. A listener that returns without
-    having settled may do so later; a message not settled within ``consume-timeout`` is delivered again.
+    having settled may do so later; a message not settled within ``consume-timeout`` is delivered again, and
+    then it is too late to settle it here.
     """
 
-    __slots__ = ("_engaged", "_lock", "_loop", "_settlement", "_waiter")
+    __slots__ = ("_closed", "_engaged", "_lock", "_loop", "_settlement", "_waiter")
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        # Both are guarded by the lock; the waiter is resolved only on the loop.
+        # All three are guarded by the lock; the waiter is resolved only on the loop.
         self._settlement: Settlement | None = None
+        self._closed = False
         self._waiter: asyncio.Future[None] | None = None
         self._engaged = False
 
@@ -56,6 +58,11 @@ class Acknowledgment:
         """Say that a listener will settle: its return accepts nothing."""
         self._engaged = True
 
+    def close(self) -> None:
+        """Say that the message's fate is decided: whoever settles it from now on is told that he decided nothing."""
+        with self._lock:
+            self._closed = True
+
     async def settled(self) -> Settlement:
         """Wait for the decision."""
         with self._lock:
@@ -68,7 +75,7 @@ class Acknowledgment:
 
     def _settle(self, settlement: Settlement) -> bool:
         with self._lock:
-            if self._settlement is not None:
+            if self._closed or self._settlement is not None:
                 return False
             self._settlement = settlement
             waiter = self._waiter

@@ -85,18 +85,28 @@ class MessageReceiver:
         """Handle one delivery of ``message`` and return its settlement; raises only for cancellation."""
         if message_received.receivers:
             notify(message_received, self._owner, binding=self._binding, message=message)
-        settlement = await self._settle(message, redeliveries)
+        if self._manual:
+            settlement = await self._settle_by_hand(message, redeliveries)
+        else:
+            settlement = await self._settle(message, redeliveries)
         if message_settled.receivers:
             notify(
                 message_settled, self._owner, binding=self._binding, message=message, settlement=settlement
             )
         return settlement
 
-    async def _settle(self, message: Message[bytes], redeliveries: int) -> Settlement:
-        acknowledgment = Acknowledgment() if self._manual else None
+    async def _settle_by_hand(self, message: Message[bytes], redeliveries: int) -> Settlement:
+        acknowledgment = Acknowledgment()
+        headers = message.headers.annotated(ACKNOWLEDGMENT, acknowledgment)
+        try:
+            return await self._settle(Message(message.payload, headers), redeliveries, acknowledgment)
+        finally:
+            acknowledgment.close()
+
+    async def _settle(
+        self, message: Message[bytes], redeliveries: int, acknowledgment: Acknowledgment | None = None
+    ) -> Settlement:
         headers = message.headers
-        if acknowledgment is not None:
-            headers = headers.annotated(ACKNOWLEDGMENT, acknowledgment)
         calls = self._policy.calls(redeliveries)
         for number in calls:
             attempt: Message[bytes] = Message(message.payload, headers.annotated(DELIVERY_ATTEMPT, number))
@@ -144,10 +154,14 @@ class MessageReceiver:
             permits.release()
             held = False
             return self._bounded(await acknowledgment.settled(), redeliveries)
-        except asyncio.CancelledError:
-            if call is None or not Deadlines.is_timeout(call):
+        except asyncio.CancelledError as error:
+            if call is not None and Deadlines.is_timeout(call):
+                if acknowledgment is not None and acknowledgment.settlement is not None:
+                    return self._bounded(acknowledgment.settlement, redeliveries)
+                return self._timed_out(message, redeliveries)
+            if _is_cancelled():
                 raise
-            return self._timed_out(message, redeliveries)
+            raise MessagingError("the listener awaited something that was cancelled", message) from error
         finally:
             if held:
                 permits.release()
@@ -234,3 +248,9 @@ class MessageReceiver:
         """Drop the timer of deadlines; no call is under way any more."""
         if self._deadlines is not None:
             self._deadlines.close()
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled the running task; else its CancelledError is of something it awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

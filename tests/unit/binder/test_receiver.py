@@ -12,7 +12,7 @@ from streamkit.binder.delivery import Delivery
 from streamkit.binder.permits import Permits
 from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
-from streamkit.errors import Reject, Requeue
+from streamkit.errors import MessagingError, Reject, Requeue
 from streamkit.events import message_failed, message_handled, message_received, message_settled
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.testing.virtual_time import VirtualTime
@@ -149,6 +149,39 @@ def test_a_listener_s_own_timeout_is_a_failure_like_any_other() -> None:
     settlement, errors, _ = receive(too_slow, policy=RetryPolicy(max_attempts=1))
     assert isinstance(settlement, Retry)
     assert len(errors) == 1
+
+
+def test_a_listener_that_awaits_something_cancelled_has_failed() -> None:
+    """Nobody cancelled the call itself, so that is an error like any other."""
+
+    async def wait_for_a_dead_task(message: Message[object]) -> None:
+        task = asyncio.create_task(asyncio.sleep(1))
+        task.cancel()
+        await task
+
+    settlement, (error,), seconds = receive(wait_for_a_dead_task)
+    assert isinstance(settlement, Retry)
+    assert isinstance(settlement.cause, MessagingError)
+    assert "awaited something that was cancelled" in str(error.payload)
+    assert seconds == 3
+
+
+@pytest.mark.parametrize("error", [None, ValueError("why")])
+def test_after_the_receiver_has_answered_nobody_settles_by_hand(error: Exception | None) -> None:
+    """The time is over, or the calls are: an acknowledgment then says that it decided nothing."""
+    kept: list[Acknowledgment] = []
+
+    def listener(message: Message[object]) -> None:
+        acknowledgment = message.headers[ACKNOWLEDGMENT]
+        assert isinstance(acknowledgment, Acknowledgment)
+        acknowledgment.engage()
+        kept.append(acknowledgment)
+        if error is not None:
+            raise error
+
+    delivery = Delivery(consume_timeout=timedelta(seconds=60))
+    assert isinstance(receive(listener, manual=True, delivery=delivery)[0], Retry)
+    assert not kept[0].accept()
 
 
 def test_cancelling_the_receiver_is_no_settlement() -> None:
