@@ -155,10 +155,7 @@ class OsFileSystem:
     def allocate(self, path: Path, start: int, length: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            if sys.platform == "darwin":  # writing the bytes that are there has the same effect
-                os.pwrite(descriptor, os.pread(descriptor, length, start), start)
-            else:
-                os.posix_fallocate(descriptor, start, length)
+            _allocate(descriptor, start, length)
         finally:
             os.close(descriptor)
 
@@ -250,6 +247,18 @@ class _OsFileLock:
 
     def release(self) -> None:
         os.close(self._descriptor)
+
+
+def _allocate(descriptor: int, start: int, length: int) -> None:
+    if sys.platform != "darwin":
+        try:
+            os.posix_fallocate(descriptor, start, length)
+            return
+        except OSError as e:
+            if e.errno != errno.EOPNOTSUPP:
+                raise
+    # Where there is no such call, writing the bytes that are there has the same effect.
+    os.pwrite(descriptor, os.pread(descriptor, length, start), start)
 
 
 def _data_end(descriptor: int) -> int:

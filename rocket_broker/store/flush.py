@@ -82,6 +82,7 @@ class Flusher:
         self._log_work = asyncio.Event()
         self._queue_work = asyncio.Event()
         self._round: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Flush in the background of the running loop."""
@@ -100,8 +101,8 @@ class Flusher:
             task.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops = []
-        if self._round is not None:
-            await asyncio.wait([self._round])
+        if self._running:
+            await asyncio.wait(self._running)
         if not self.is_broken:
             await self._flush(self._unflushed(), self._write)
         if self._threads is not None:
@@ -133,7 +134,11 @@ class Flusher:
             OSError: The disk refused.
         """
         unflushed = self._unflushed()
-        self._write(unflushed)
+        try:
+            self._write(unflushed)
+        except OSError as e:
+            self._break(e)
+            raise
         self._note(unflushed)
 
     async def _flush_log_often(self) -> None:
@@ -178,14 +183,23 @@ class Flusher:
         self._round = None
 
     async def _flush(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
-        """Do it in a thread, and take note of what is on the disk then."""
+        """Do it in a thread, and take note of what is on the disk then; who is cancelled does not stop it."""
+        task = asyncio.create_task(self._flush_in_thread(unflushed, how))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        await asyncio.shield(task)
+
+    async def _flush_in_thread(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, how, unflushed)
         except OSError as e:
-            self.is_broken = True
-            _log.error("%s: the disk refused a flush, no more messages are taken: %s", self._settings.root, e)
+            self._break(e)
         else:
             self._note(unflushed)
+
+    def _break(self, error: OSError) -> None:
+        self.is_broken = True
+        _log.error("%s: the disk refused a flush, no more messages are taken: %s", self._settings.root, error)
 
     def _unflushed(self) -> _Unflushed:
         """Return all that is not on the disk now."""

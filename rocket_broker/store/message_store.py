@@ -148,7 +148,7 @@ class MessageStore:
         now = self._clock.now_ms()
         try:
             return self._store(message, now)
-        except LocalProtocolError as e:
+        except (LocalProtocolError, UnicodeError) as e:
             _log.warning("message refused: %s", e)
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         except StoreFull as e:

@@ -273,6 +273,39 @@ def test_a_failed_fsync_closes_the_store_to_messages(disk: Disk, files: Recordin
     assert disk.file_system.size(disk.root / "abort") is not None
 
 
+def test_a_flush_that_fails_while_the_store_stops_is_noticed(
+    disk: Disk, files: Recording, time: VirtualTime
+) -> None:
+    """A flush under way is waited for, and what it finds counts."""
+    store = started(disk, time, flush_disk_type=SYNC)
+
+    async def main() -> None:
+        files.may_sync.clear()
+        files.sync_error = OSError(errno.EIO, "input/output error")
+        waiting = asyncio.create_task(store.await_flush(store.put(message())))
+        await asyncio.sleep(0)
+        stopping = asyncio.create_task(store.stop())
+        await asyncio.sleep(0)
+        files.may_sync.set()
+        assert await waiting is PutStatus.FLUSH_DISK_TIMEOUT
+        files.sync_error = None
+        await stopping
+
+    time.run(main())
+    assert disk.file_system.size(disk.root / "abort") is not None
+
+
+def test_a_flush_on_demand_that_fails_says_so(disk: Disk, files: Recording) -> None:
+    """Nothing is deleted when it could not be flushed before, and the store takes no more messages."""
+    store = disk.open()
+    store.put(message())
+    files.sync_error = OSError(errno.EIO, "input/output error")
+    with pytest.raises(OSError, match="input/output error"):
+        store.delete_topic("orders")
+    assert store.max_offset("orders", 0) == 1
+    assert store.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+
+
 def test_a_failed_fsync_at_the_end_is_no_orderly_end(disk: Disk, files: Recording, time: VirtualTime) -> None:
     """The next start does not trust what could not be flushed."""
     store = started(disk, time)

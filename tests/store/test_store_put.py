@@ -120,6 +120,7 @@ def test_host_flags_follow_the_hosts(disk: Disk, born: str, stored: str, flags: 
         (message(".."), PutStatus.MESSAGE_ILLEGAL),
         (message(""), PutStatus.MESSAGE_ILLEGAL),
         (message("a\0b"), PutStatus.MESSAGE_ILLEGAL),
+        (message("\ud800"), PutStatus.MESSAGE_ILLEGAL),
         (message(queue_id=-1), PutStatus.MESSAGE_ILLEGAL),
         (message(queue_id=2**31), PutStatus.MESSAGE_ILLEGAL),
         (message(flag=2**31), PutStatus.MESSAGE_ILLEGAL),
