@@ -114,6 +114,7 @@ class LocalOffsets:
         self._path = path
         self._offsets: dict[MessageQueue, int] = {}
         self._written: dict[MessageQueue, int] = {}
+        self._in_trouble = False
         for candidate in (path, path.with_name(path.name + ".bak")):
             if candidate.is_file() and self._read(candidate):
                 break
@@ -144,16 +145,26 @@ class LocalOffsets:
         return self._written.get(queue)
 
     async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:
-        """Write the file if an offset moved."""
+        """Write the file if an offset moved; a failure is logged, the next call tries again."""
         if self._offsets == self._written:
             return
+        try:
+            self._write()
+        except OSError as error:
+            level = logging.DEBUG if self._in_trouble else logging.WARNING
+            self._in_trouble = True
+            _LOG.log(level, "%s could not be written, what is consumed comes again: %s", self._path, error)
+        else:
+            self._in_trouble = False
+            self._written = dict(self._offsets)
+
+    def _write(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_name(self._path.name + ".tmp")
         fresh.write_bytes(encode_body(ResetOffsetBody(offset_table=self._offsets)))
         if self._path.exists():
             self._path.replace(self._path.with_name(self._path.name + ".bak"))
         fresh.replace(self._path)
-        self._written = dict(self._offsets)
 
     def remove(self, queue: MessageQueue) -> None:
         """Nothing: what this member has seen stays seen, also while a queue is away."""

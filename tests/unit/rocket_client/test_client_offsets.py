@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from rocket_client.offsets import LocalOffsets
 from rocket_remoting.message import MessageQueue
 
@@ -56,6 +58,23 @@ def test_nothing_moved_is_nothing_written(tmp_path: Path) -> None:
     path.unlink()
     asyncio.run(store.persist([FIRST]))
     assert not path.exists()
+
+
+def test_a_disk_that_refuses_is_told_once_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It neither ends a rebalance half-way nor keeps a consumer from shutting down."""
+    folder = tmp_path / "group"
+    folder.write_text("in the way")
+    store = LocalOffsets(folder / "offsets.json")
+    store.update(FIRST, 5)
+    asyncio.run(store.persist([FIRST]))
+    asyncio.run(store.persist([FIRST]))
+    (warning,) = caplog.records
+    assert str(folder / "offsets.json") in warning.getMessage()
+    folder.unlink()
+    asyncio.run(store.persist([FIRST]))
+    assert fetched(folder / "offsets.json", FIRST) == 5
 
 
 def test_increase_only_never_goes_back(tmp_path: Path) -> None:
