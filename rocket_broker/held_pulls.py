@@ -18,11 +18,13 @@ from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader
 
-__all__ = ["CHECK_SECONDS", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]
+__all__ = ["CHECK_SECONDS", "MAX_HELD", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]
 
 _log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
+MAX_HELD = 262_144
+"""Of all connections; each takes about a kilobyte."""
 MAX_HELD_PER_CONNECTION = 65_536
 _MAX_SECONDS = 24 * 3600.0
 
@@ -74,6 +76,7 @@ class HeldPulls:
         # Dicts for sets: pulls are woken in the order they came, whatever their addresses in memory.
         self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._count = 0
         self._awake: list[HeldPull] = []
         self._check: asyncio.TimerHandle | None = None
 
@@ -91,11 +94,14 @@ class HeldPulls:
         self._awake.clear()
 
     def hold(self, pull: HeldPull, seconds: float) -> bool:
-        """Keep the pull for at most so long; False when its connection already has too many."""
-        held = self._by_connection.setdefault(pull.connection, {})
-        if len(held) >= MAX_HELD_PER_CONNECTION:
+        """Keep the pull for at most so long; False when its connection, or all together, have too many."""
+        if (
+            self._count >= MAX_HELD
+            or len(self._by_connection.get(pull.connection, ())) >= MAX_HELD_PER_CONNECTION
+        ):
             return False
-        held[pull] = None
+        self._count += 1
+        self._by_connection.setdefault(pull.connection, {})[pull] = None
         self._by_queue.setdefault(pull.key, {})[pull] = None
         delay = min(max(seconds, 0.0), _MAX_SECONDS)
         pull.timer = asyncio.get_running_loop().call_later(delay, self._time_up, pull)
@@ -157,11 +163,12 @@ class HeldPulls:
         if pull.timer is not None:
             pull.timer.cancel()
             pull.timer = None
+        self._count -= 1
         _discard(self._by_queue, pull.key, pull)
         _discard(self._by_connection, pull.connection, pull)
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_queue.values()))
+        return self._count
 
 
 def _discard(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:

@@ -104,7 +104,7 @@ class PullProcessor:
         if not self._settings.long_polling_enable:
             milliseconds = self._settings.short_polling_time_mills
         if not self._pulls.hold(pull, milliseconds / 1000):
-            raise Refusal(ResponseCode.SYSTEM_BUSY, "too many pulls wait on this connection")
+            raise Refusal(ResponseCode.SYSTEM_BUSY, "too many pulls wait at this broker")
 
     def _wanted(self, connection: Connection, header: PullMessageRequestHeader) -> frozenset[int] | None:
         """Return the tags the consumer wants (None: all), after looking whether it may have any.

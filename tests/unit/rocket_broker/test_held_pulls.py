@@ -199,6 +199,24 @@ def test_one_connection_cannot_hold_pulls_without_end(monkeypatch: pytest.Monkey
     on_stage(scene)
 
 
+def test_all_connections_together_cannot_hold_pulls_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded; each pull that ends makes room for another."""
+    monkeypatch.setattr(held_pulls, "MAX_HELD", 2)
+
+    async def scene(stage: Stage) -> None:
+        assert [stage.hold(offset=10 + number) for number in range(3)] == [True, True, False]
+        stage.arrive()
+        await asyncio.sleep(0)
+        assert len(stage.pulls) == 1
+        assert [stage.hold(), stage.hold()] == [True, False]
+        stage.pulls.connection_closed(stage.connection)
+        assert len(stage.pulls) == 0
+        assert stage.hold()
+        stage.pulls.stop()
+
+    on_stage(scene)
+
+
 def test_stopping_forgets_every_pull() -> None:
     """Their connections are about to close."""
 
