@@ -170,7 +170,7 @@ class MessageWriter:
         )
 
     def _level(self, properties: dict[str, str]) -> int:
-        """Return the level the message waits at, 0 for none; the property is lowered to it if need be."""
+        """Return the level the message waits at, 0 for none; the property says it as recovery reads it."""
         asked = properties[PROPERTY_DELAY_TIME_LEVEL]
         try:
             level = int(asked)
@@ -179,7 +179,7 @@ class MessageWriter:
                 ResponseCode.MESSAGE_ILLEGAL, f"the message's delay level {asked!r} is no number"
             ) from None
         bounded = self._levels.bounded(level)
-        if bounded < level:
+        if bounded:
             properties[PROPERTY_DELAY_TIME_LEVEL] = str(bounded)
         return bounded
 

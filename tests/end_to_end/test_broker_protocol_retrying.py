@@ -236,6 +236,19 @@ def test_a_level_that_is_none(level: str, ok: bool) -> None:
     with_broker(scene)
 
 
+@pytest.mark.parametrize("level", ["+2", " 2", "0_2"])
+def test_a_level_is_stored_as_recovery_reads_it(level: str) -> None:
+    """However it was written: after a crash the time it is due is reckoned from the stored text."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"DELAY": level})
+        await asyncio.sleep(5.1)
+        (message,) = await client.messages()
+        assert message.properties["DELAY"] == "2"
+
+    with_broker(scene)
+
+
 def test_nothing_polls_while_a_message_waits() -> None:
     """Two hours of waiting cost a few wake-ups, not seventy thousand."""
 
