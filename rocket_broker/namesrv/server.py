@@ -8,7 +8,6 @@ from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.serving import dispatch_by_code, limits, listen
 from rocket_broker.settings import NameServerSettings
-from rocket_remoting.connection import Connection
 from rocket_remoting.transport import Server, Transport
 
 __all__ = ["BROKER_EXPIRY_SECONDS", "NameServer"]
@@ -80,9 +79,5 @@ class NameServer:
     async def _remove_silent_brokers(self) -> None:
         while True:
             await asyncio.sleep(self.settings.scan_not_active_broker_interval / 1000)
-            silent = self.routes.remove_silent(BROKER_EXPIRY_SECONDS)
-            await _close_all(silent)
-
-
-async def _close_all(connections: list[Connection]) -> None:
-    await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+            for connection in self.routes.remove_silent(BROKER_EXPIRY_SECONDS):
+                connection.abort("no registration")  # a dead peer would never read what is still unwritten

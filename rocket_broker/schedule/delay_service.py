@@ -119,7 +119,7 @@ class DelayService:
     def save(self) -> None:
         """Write ``delayOffset.json`` if anything was delivered since it was last written."""
         if self.offsets != self._saved:
-            self._file.write(msgspec.json.format(self.encode(), indent=1))
+            self._file.write(self.encode())
             self._saved = dict(self.offsets)
 
     def encode(self) -> bytes:
