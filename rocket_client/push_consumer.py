@@ -53,7 +53,13 @@ from rocket_remoting.bodies import (
 from rocket_remoting.clock import Clock, SystemClock
 from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
-from rocket_remoting.topics import DEFAULT_CONSUMER_GROUP, retry_topic, validate_group, validate_topic
+from rocket_remoting.topics import (
+    DEFAULT_CONSUMER_GROUP,
+    is_retry_topic,
+    retry_topic,
+    validate_group,
+    validate_topic,
+)
 from rocket_remoting.transport import Transport
 
 _LOG = logging.getLogger(__name__)
@@ -208,7 +214,13 @@ class PushConsumer:
 
     async def _begin(self) -> None:
         for topic in list(self._subscriptions):
-            await self._client.routes.refresh(topic)
+            route = await self._client.routes.refresh(topic)
+            if route is None and not is_retry_topic(topic):
+                _LOG.warning(
+                    "group %s: topic %s does not exist yet; nothing is received from it until it does",
+                    self.group,
+                    topic,
+                )
         await self._client.heartbeat()
         self._consumption.start()
         self._client.routes.changed.append(self._route_changed)

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
+from time import monotonic
 from types import FrameType
 from typing import Final
 
@@ -16,6 +17,9 @@ __all__ = ["run_until_signal"]
 log = logging.getLogger(__name__)
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SAME: Final = 0.1
+"""Seconds within which a second signal is the first one again: `timeout` and others send theirs to the process and
+then to its group, a terminal to the group and a supervisor to the process."""
 
 Step = Callable[[], Awaitable[None]]
 
@@ -75,16 +79,18 @@ def _signals(on_first: Callable[[signal.Signals], object]) -> Iterator[None]:
     loop would keep the process from being stopped. These run between two instructions of whatever Python code
     the main thread is at; so they may do very little. Outside the main thread no signal is handled.
     """
-    seen = False
+    first: float | None = None
 
     def handle(number: int, _: FrameType | None) -> None:
-        nonlocal seen
-        received = signal.Signals(number)
-        if seen:
+        nonlocal first
+        received, now = signal.Signals(number), monotonic()
+        if first is not None:
+            if now - first < _SAME:
+                return
             with contextlib.suppress(OSError):
                 os.write(2, f"{received.name} again: ending at once\n".encode())
             os._exit(128 + number)
-        seen = True
+        first = now
         on_first(received)
 
     former = {}

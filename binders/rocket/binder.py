@@ -78,6 +78,9 @@ CAPABILITIES: Final = frozenset(
 )
 
 _PREFIX: Final = "spring.cloud.stream.rocketmq.binder"
+_CREATE_TOPIC: Final = (
+    f". Create it (mqadmin updateTopic -t {{topic}}), or set {_PREFIX}.provisioning=create."
+)
 _PROBE_TIMEOUT: Final = 1.0
 
 _START: Final = {
@@ -270,6 +273,9 @@ class RocketBinder(Binder):
         )
         try:
             await binding.start()
+        except TopicNotFoundError as error:
+            await binding.stop()
+            raise self._unavailable(destination.binding, destination.name, error, _CREATE_TOPIC) from error
         except RemotingError as error:
             await binding.stop()
             raise self._unavailable(destination.binding, destination.name, error) from error
@@ -283,6 +289,7 @@ class RocketBinder(Binder):
         for topic in _topics(destination.name):
             await self._provision(topic, destination.binding, 1)
         group = destination.group or f"anonymous_{uuid4().hex}"
+        forget = partial(self._forget_group, group) if destination.group is None else None
         with _refusals_of(destination.binding):
             consumer = PushConsumer(
                 group,
@@ -290,8 +297,7 @@ class RocketBinder(Binder):
                 transport=self._transport,
                 clock=self._clock,
             )
-        forget = partial(self._forget_group, group) if destination.group is None else None
-        binding = RocketConsumerBinding(destination, consumer, receiver, forget)
+            binding = RocketConsumerBinding(destination, consumer, receiver, forget)
         try:
             if destination.group is None:
                 await self._make_anonymous(group, destination)
@@ -313,8 +319,8 @@ class RocketBinder(Binder):
         except TopicNotFoundError:
             if provisioning is Provisioning.VERIFY:
                 raise BinderError(
-                    f"binding {binding!r}: topic {topic!r} does not exist and {_PREFIX}.provisioning=verify. Create it "
-                    f"(mqadmin updateTopic -t {topic}), or set provisioning=create.",
+                    f"binding {binding!r}: topic {topic!r} does not exist and {_PREFIX}.provisioning=verify"
+                    + _CREATE_TOPIC.format(topic=topic),
                     binder=self.name,
                     binding=binding,
                 ) from None
@@ -419,9 +425,9 @@ class RocketBinder(Binder):
             raise BinderError(f"binder {self.name!r} is not started", binder=self.name)
         return self._admin
 
-    def _unavailable(self, binding: str, topic: str, error: Exception) -> BinderUnavailable:
+    def _unavailable(self, binding: str, topic: str, error: Exception, advice: str = "") -> BinderUnavailable:
         return BinderUnavailable(
-            f"binding {binding!r} could not be bound to topic {topic!r}: {error}",
+            f"binding {binding!r} could not be bound to topic {topic!r}: {error}{advice.format(topic=topic)}",
             binder=self.name,
             binding=binding,
         )

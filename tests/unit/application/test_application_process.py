@@ -88,11 +88,14 @@ def test_the_first_signal_finishes_the_call_in_flight(tmp_path: Path) -> None:
 
 
 def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
-    """Nobody waits for the listener any more."""
+    """Nobody waits for the listener any more. One that comes right behind the first is the same one."""
     with program(tmp_path, "shop.py", "--seconds=60") as process:
         until(process, "begun")
-        process.send_signal(signal.SIGINT)
+        for _ in range(2):  # as `timeout` sends it: to the process, and to its group
+            process.send_signal(signal.SIGINT)
         until(process, "once more ends at once")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT
 
