@@ -28,7 +28,7 @@ from streamkit.errors import (
     MessageConversionError,
 )
 from streamkit.expression import Expression, compile_expression
-from streamkit.invocation import ListenerDispatch, ListenerHandler
+from streamkit.invocation import ErrorListenerOnThread, ListenerDispatch, ListenerHandler
 from streamkit.listener import Listener, error_channels_on, listeners_on, outputs_on
 from streamkit.listener_threads import ListenerThreads
 from streamkit.messaging.channel import SubscribableChannel
@@ -165,7 +165,10 @@ class Assembly:
 
     def error_listener(self, function: Callable[..., object], channel: str) -> None:
         """Register a listener of an error channel."""
-        self._subscribe(self._parts.channels[channel], function)
+        handler: Handler = function
+        if not is_async(function):
+            handler = ErrorListenerOnThread(function, lambda: self._pool(channel, 1))
+        self._subscribe(self._parts.channels[channel], handler)
 
     def finish(self) -> None:
         """Make the bindings and subscribe the listeners.
@@ -243,7 +246,7 @@ class Assembly:
             plan_arguments(function, self._reader_factory(binding), self._parts.providers),
             condition=self._condition(function, listener),
             is_async=is_async(function),
-            pool=lambda: self._pool(binding),
+            pool=lambda: self._pool(binding, self._width(binding)),
             outputs=outputs,
             elsewhere=self._parts.bridge.asend,
             not_copied=self._parts.settings.integration.message_handler_not_propagated_headers,
@@ -263,13 +266,16 @@ class Assembly:
             return _native_reader
         return lambda type_: self._parts.converter.payload_reader(type_, properties.content_type)
 
-    def _pool(self, binding: str) -> Executor:
-        """Return the binding's threads; they are made when a `def` listener is first called."""
-        found = self._pools.get(binding)
+    def _width(self, binding: str) -> int:
+        """How many calls of an input's listeners there may be at once."""
+        properties = self._factory.properties(binding)
+        return properties.consumer.concurrency * len(topics_of(properties.destination or binding))
+
+    def _pool(self, name: str, width: int) -> Executor:
+        """Return the threads of a binding or an error channel; they are made when a `def` listener is called."""
+        found = self._pools.get(name)
         if found is None:
-            properties = self._factory.properties(binding)
-            width = properties.consumer.concurrency * len(topics_of(properties.destination or binding))
-            found = self._pools[binding] = ListenerThreads(width, f"{binding} listener")
+            found = self._pools[name] = ListenerThreads(width, f"{name} listener")
         return found
 
     def _subscribe(self, channel: SubscribableChannel, handler: Handler) -> None:

@@ -1,6 +1,7 @@
 """Calling listeners: from an input channel to the function, and from its result to outputs.
 
-`async def` listeners run on the application's loop, `def` listeners on a thread pool of their binding.
+`async def` listeners run on the application's loop, `def` listeners on threads of their binding, or of their
+error channel.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from streamkit.messaging.headers import (
 )
 from streamkit.messaging.message import Message
 
-__all__ = ["ListenerDispatch", "ListenerHandler", "Outputs"]
+__all__ = ["ErrorListenerOnThread", "ListenerDispatch", "ListenerHandler", "Outputs"]
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +118,7 @@ class ListenerHandler:
         if self._is_async:
             result = await cast("Awaitable[object]", self.function(*positional, **keywords))
         else:
-            call = partial(copy_context().run, self.function, *positional, **keywords)
-            result = await asyncio.get_running_loop().run_in_executor(self._pool(), call)
+            result = await _on_thread(self._pool(), self.function, *positional, **keywords)
         if self._outputs and result is not None:
             for output in self._messages(result, message.headers):
                 await self._send(output)
@@ -145,6 +145,27 @@ class ListenerHandler:
         return f"<ListenerHandler {describe(self.function)}>"
 
 
+class ErrorListenerOnThread:
+    """Calls a `def` listener of an error channel on a thread: whatever it does, the loop turns meanwhile."""
+
+    def __init__(self, function: Callable[..., object], pool: Callable[[], Executor]) -> None:
+        """Make a handler.
+
+        Args:
+            function: The listener.
+            pool: Where it runs.
+        """
+        self.function = function
+        self._pool = pool
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Call the listener with ``message``."""
+        await _on_thread(self._pool(), self.function, message)
+
+    def __repr__(self) -> str:
+        return f"<ErrorListenerOnThread {describe(self.function)}>"
+
+
 class ListenerDispatch:
     """Calls every listener of one input whose condition matches, in the order they were registered."""
 
@@ -168,3 +189,11 @@ class ListenerDispatch:
 
     def __repr__(self) -> str:
         return f"<ListenerDispatch {self._binding!r} of {len(self._handlers)}>"
+
+
+def _on_thread(
+    pool: Executor, function: Callable[..., object], *positional: object, **keywords: object
+) -> Awaitable[object]:
+    """Call ``function`` in the context of who calls this."""
+    call = partial(copy_context().run, function, *positional, **keywords)
+    return asyncio.get_running_loop().run_in_executor(pool, call)

@@ -1,5 +1,6 @@
 """Where listeners and bindings come from: modules, classes, objects, interfaces."""
 
+import threading
 import types
 from collections.abc import Callable
 from typing import Annotated
@@ -11,6 +12,7 @@ from streamkit import (
     ErrorMessage,
     Message,
     Processor,
+    Reject,
     Sink,
     Source,
     StreamApplication,
@@ -165,6 +167,30 @@ def test_error_listeners_are_found_in_classes(make_app: MakeApplication) -> None
         test.input("a").send("x")
         test.advance(seconds=10)
     assert len(listeners.errors) == 1
+
+
+def test_def_error_listeners_work_on_threads(make_app: MakeApplication) -> None:
+    """So they may block, and `channel.send` works in them; what they choose by raising counts all the same."""
+    app = make_app(output_bindings="b")
+    app.stream_listener("a")(_fail)
+    threads: list[str] = []
+
+    @app.error_listener("a.g.errors")
+    def pass_on(error: ErrorMessage) -> None:
+        threads.append(threading.current_thread().name)
+        app.channel("b").send(Message(str(error.payload.__cause__)))
+        raise Reject("passed on")
+
+    with app.test() as test:
+        test.input("a").send("x")
+        test.advance(seconds=10)
+        assert test.output("b").receive(str).payload == "x"
+        assert test.dead_letters("a").receive().headers["FAILURE_MESSAGE"] == "passed on"
+    assert threads == ["a.g.errors listener 1"]
+
+
+async def _fail(text: str) -> None:
+    raise ValueError(text)
 
 
 def test_decorated_functions_stay_what_they_are() -> None:
