@@ -19,8 +19,14 @@ def test_the_example_and_its_test_run_as_printed(tmp_path: Path) -> None:
     (settings,) = blocks("properties")
     (tmp_path / "app.py").write_text(application)
     (tmp_path / "application.properties").write_text(settings)
-    (tmp_path / "driver.py").write_text(test)
+    (tmp_path / "test_app.py").write_text(test)
     done = subprocess.run(
-        [sys.executable, "driver.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout
