@@ -289,7 +289,7 @@ class BlockingClient:
             with self._pool.connection(self._master_of(queue)) as connection:
                 return ask(connection)
         except (ConnectError, ConnectionLost):
-            self._routes.forget(queue.topic)
+            self._routes.expire(queue.topic)
             with self._pool.connection(self._master_of(queue)) as connection:
                 return ask(connection)
 

@@ -1,5 +1,6 @@
 """What name servers know, asked for when it is needed and kept for a while."""
 
+import math
 import random
 import time
 
@@ -74,12 +75,14 @@ class BlockingRoutes:
                 address = broker.broker_addrs.get(MASTER_ID)
                 if broker.broker_name == broker_name and address is not None:
                     return address
-            self.forget(topic)
+            self.expire(topic)
         raise BrokerNotFoundError(broker_name)
 
-    def forget(self, topic: str) -> None:
-        """Ask for the topic's route when it is wanted next."""
-        self._routes.pop(topic, None)
+    def expire(self, topic: str) -> None:
+        """Ask for the topic's route when it is wanted next; if nobody answers then, what is known stays in use."""
+        known = self._routes.get(topic)
+        if known is not None:
+            self._routes[topic] = -math.inf, known[1]
 
     def _current(self, topic: str) -> TopicRoute | None:
         asked, known = self._routes.get(topic, (0.0, None))

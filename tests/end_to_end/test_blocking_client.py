@@ -21,7 +21,7 @@ from rocket_client.pull_answer import PullStatus
 from rocket_client.selectors import select_by_hash
 from rocket_client.send_result import SendStatus
 from rocket_client.settings import ProducerSettings
-from rocket_remoting.errors import ResponseError
+from rocket_remoting.errors import ConnectError, ResponseError
 from rocket_remoting.message import Message, MessageQueue
 
 
@@ -179,6 +179,18 @@ def test_a_broker_that_was_started_anew(client: BlockingClient) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_lost_broker_costs_no_route() -> None:
+    """With all name servers away as well, the route stays for when the broker comes back (B8)."""
+    with ThreadedBroker() as running:
+        settings = ProducerSettings(name_servers=running.name_server, request_timeout=timedelta(seconds=1))
+        client = BlockingClient("blocking-group", settings)
+        queue = client.send(Message("lost", b"x")).message_queue
+    with client:
+        for _ in range(2):
+            with pytest.raises(ConnectError):
+                client.max_offset(queue)
+
+
 def test_a_forked_child_goes_on(client: BlockingClient) -> None:
     """A client made before a fork serves parent and child: the way Spark's workers are made."""
     client.send(Message("forked", b"parent before"))
