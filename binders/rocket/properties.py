@@ -167,8 +167,10 @@ class RocketBinderProperties(BaseModel):
 class _BindingProperties(BaseModel):
     """What producers and consumers have in common; unset ones are the binder's."""
 
-    enabled: bool = True
-    """False: the binding is refused when it is made."""
+    enabled: Annotated[
+        bool, Rejected("a disabled binding only fails: remove the setting, or the binding")
+    ] = True
+    """False: the binding is refused, as the second generation's binder does when it is made."""
     name_server: Annotated[
         str | None,
         Rejected("a binding uses its binder's name server: configure a binder of its own under binders.*"),
