@@ -26,7 +26,7 @@ from streamkit.listener import Header, Headers, Payload
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
 
-__all__ = ["ArgumentPlan", "Reader", "describe", "plan_arguments"]
+__all__ = ["ArgumentPlan", "Reader", "describe", "lists_messages", "plan_arguments"]
 
 Getter = Callable[[Message[object]], object]
 Reader = Callable[[Message[object]], object]
@@ -89,6 +89,17 @@ def describe(function: Callable[..., object]) -> str:
     code = getattr(innermost, "__code__", None)
     name = f"{innermost.__module__}.{getattr(innermost, '__qualname__', innermost)}"
     return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
+
+
+def lists_messages(function: Callable[..., object]) -> bool:
+    """Return whether the function's annotation says that it returns a list of messages."""
+    try:
+        returned = get_type_hints(_innermost(function)).get("return")
+    except NameError:
+        return False
+    alternatives = get_args(returned) if get_origin(returned) in (Union, UnionType) else (returned,)
+    items = [item for each in alternatives if get_origin(each) is list for item in get_args(each)]
+    return any(item is Message or get_origin(item) is Message for item in items)
 
 
 def _innermost(function: Callable[..., object]) -> Callable[..., object]:

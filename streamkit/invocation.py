@@ -12,7 +12,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final, Protocol, cast
 
-from streamkit.arguments import ArgumentPlan, describe
+from streamkit.arguments import ArgumentPlan, describe, lists_messages
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT
 from streamkit.expression import Expression
 from streamkit.listener import Listener
@@ -99,6 +99,7 @@ class ListenerHandler:
         self._pool = pool
         self._outputs = tuple(outputs)
         self._elsewhere = elsewhere
+        self._lists_messages = lists_messages(function)
         self._copy_headers = listener.copy_headers
         self._not_copied = (*_NOT_COPIED, *not_copied)
 
@@ -126,12 +127,16 @@ class ListenerHandler:
     def _messages(self, result: object, headers: MessageHeaders) -> Sequence[Message[object]]:
         if isinstance(result, Message):
             return (result,)
-        if isinstance(result, list) and result and all(isinstance(item, Message) for item in result):
+        if isinstance(result, list) and self._are_messages(result):
             return result
         values = headers.user_values() if self._copy_headers else {}
         for name in self._not_copied:
             values.pop(name, None)
         return (Message(result, MessageHeaders.adopt(values)),)
+
+    def _are_messages(self, items: list[object]) -> bool:
+        """Whether a list holds messages; of an empty one only the annotation can tell."""
+        return all(isinstance(item, Message) for item in items) if items else self._lists_messages
 
     async def _send(self, message: Message[object]) -> None:
         elsewhere = message.headers.get(SEND_TO_DESTINATION)

@@ -85,6 +85,7 @@ def send_to(*bindings: BindingName) -> Callable[[F], F]:
     """Send what the function returns to an output binding; several bindings each get it.
 
     ``None`` sends nothing, a `Message` goes as it is, a list of messages one by one, anything else as a payload.
+    An empty list is a payload, unless the function is annotated ``-> list[Message[...]]``.
     """
     if not bindings:
         raise TypeError("send_to needs the name of a binding")

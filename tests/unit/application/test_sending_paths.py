@@ -34,6 +34,26 @@ def test_a_result_may_be_a_message_or_a_list_of_messages(app: StreamApplication,
     assert "colour" not in messages[0].headers
 
 
+def test_no_message_of_a_list_of_messages_sends_nothing(app: StreamApplication, test: Start) -> None:
+    """An empty list is a payload only where the annotation does not say that it holds messages."""
+
+    @app.stream_listener("a")
+    @send_to("b")
+    async def split(text: str) -> list[Message[str]]:
+        return [Message(part) for part in text.split()]
+
+    @app.stream_listener("c")
+    @send_to("b")
+    async def tell(text: str) -> list[str]:
+        return text.split()
+
+    harness = test()
+    harness.input("a").send("")
+    assert harness.output("b").is_empty
+    harness.input("c").send("")
+    assert harness.output("b").receive().payload == b"[]"
+
+
 def test_a_result_goes_to_each_binding_that_is_named(app: StreamApplication, test: Start) -> None:
     """send_to takes several."""
 
