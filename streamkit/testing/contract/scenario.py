@@ -58,6 +58,10 @@ class Recorder(Generic[T]):
         self.times.append(self._loop.time())
         self._loop.call_soon_threadsafe(self._changed.set)
 
+    async def listen(self, item: T) -> None:
+        """Record ``item``, as a listener on the application's loop."""
+        self.add(item)
+
     async def wait(self, number: int, within: float | None = None) -> list[T]:
         """Return the items once there are ``number`` of them.
 

@@ -184,7 +184,7 @@ class SettlementCases:
             handled.add(order.number)
 
         app = s.consumer(topic, group, handle)
-        app.error_listener()(told.add)
+        app.error_listener()(told.listen)
         await s.start(app)
         await s.send(topic, '{"number": "many"}')
         await s.send(topic, '{"number": 1}')
@@ -262,7 +262,7 @@ class SettlementCases:
                 raise ValueError(payload)
 
         app = s.consumer(topic, group, fail_once, redelivery_level=1, settings={"consumer.max-attempts": 1})
-        app.error_listener()(errors.add)
+        app.error_listener()(errors.listen)
         await s.start(app)
         await s.send(topic, "x")
         await calls.settled(2)
