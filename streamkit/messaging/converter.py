@@ -18,6 +18,9 @@ Writer: TypeAlias = Callable[[Any], bytes]
 
 DEFAULT_CONTENT_TYPE = "application/json"
 
+# Content types come with messages, so that anybody may invent new ones without end.
+_KEPT = 100
+
 
 class MessageConverter(Protocol):
     """Makes the functions that convert."""
@@ -136,6 +139,8 @@ class PayloadReader:
     def _reader(self, content_type: str) -> Reader:
         reader = self._readers.get(content_type)
         if reader is None:
+            if len(self._readers) >= _KEPT:
+                self._readers.clear()
             reader = self._readers[content_type] = self._converter.reader(self._type, content_type)
         return reader
 
@@ -176,6 +181,8 @@ class PayloadWriter:
     def _writer(self, type_: type, content_type: str) -> Writer:
         writer = self._writers.get((type_, content_type))
         if writer is None:
+            if len(self._writers) >= _KEPT:
+                self._writers.clear()
             writer = self._writers[type_, content_type] = self._converter.writer(type_, content_type)
         return writer
 

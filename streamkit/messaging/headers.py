@@ -112,7 +112,7 @@ class MessageHeaders(Mapping[str, object]):
 
     def annotated(self, name: str, value: object) -> "MessageHeaders":
         """The headers of the same message, id and timestamp included, with one more."""
-        return MessageHeaders.adopt({**self._values, name: value})
+        return MessageHeaders.adopt({**self._completed(), name: value})
 
     def user_values(self) -> dict[str, object]:
         """A new dictionary of all headers but `id` and `timestamp`."""

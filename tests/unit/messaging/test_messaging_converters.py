@@ -284,3 +284,11 @@ def test_a_users_converter_may_fail():
             convert(Message(b"5"))
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
         assert caught.value.failed_message == Message(b"5")
+
+
+def test_senders_cannot_fill_the_memory_with_content_types() -> None:
+    """Of the functions that convert, only so many are kept."""
+    reader = CompositeMessageConverter().payload_reader(int)
+    for number in range(1000):
+        assert reader(Message(b"1", {"contentType": f"application/json;n={number}"})) == 1
+    assert len(reader._readers) <= 100

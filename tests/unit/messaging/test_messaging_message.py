@@ -148,3 +148,10 @@ def test_repr_shows_payload_and_headers():
 def test_the_machines_clock_is_the_default():
     """Outside `use_clock` messages are stamped by the machine's clock."""
     assert isinstance(current_clock(), SystemClock)
+
+
+def test_annotated_headers_are_those_of_the_same_message() -> None:
+    """Id and timestamp too, also when nobody had asked for them before."""
+    headers = Message("x").headers
+    annotated = headers.annotated("colour", "red")
+    assert (annotated.id, annotated.timestamp) == (headers.id, headers.timestamp)
