@@ -102,15 +102,11 @@ def after_failure(delivery: Delivery, redeliveries: int, cause: BaseException, r
         return RejectMessage(reason, cause)
     if delivery.redelivery_level < 0 and not delivery.ordered:
         return RejectMessage(f"redelivery is turned off for this binding; {reason}", cause)
-    return _redeliver(delivery, redeliveries, Retry(None, cause), reason)
+    return after_requeue(delivery, redeliveries, Retry(None, cause), reason)
 
 
 def after_requeue(delivery: Delivery, redeliveries: int, retry: Retry, reason: str) -> Settlement:
     """Return ``retry``, or the dead letter when the limit of redeliveries is reached."""
-    return _redeliver(delivery, redeliveries, retry, reason)
-
-
-def _redeliver(delivery: Delivery, redeliveries: int, retry: Retry, reason: str) -> Settlement:
     limit = delivery.redelivery_limit
     if limit is None or redeliveries < limit:
         return retry

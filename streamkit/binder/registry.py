@@ -18,7 +18,6 @@ from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import PROJECT, BinderHooks
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
-from streamkit.config.relaxed import uniform_key
 from streamkit.config.settings import PREFIX, BinderConfiguration, StreamSettings
 from streamkit.errors import ConfigurationError
 
@@ -219,11 +218,6 @@ class BinderRegistry:
             return [name for name, each in self._settings.binders.items() if each.default_candidate]
         implicit = [name for name in self._types.names if self._types.is_default_candidate(name)]
         if len(implicit) > 1:
-            configured = [name for name in implicit if _has_settings(self._environment, name)]
+            configured = [name for name in implicit if self._environment.sets_below(f"{PREFIX}.{name}")]
             return configured or implicit
         return implicit
-
-
-def _has_settings(environment: Environment, type_: str) -> bool:
-    prefix = uniform_key(f"{PREFIX}.{type_}")
-    return any(True for source in environment.sources for _ in source.entries(prefix))

@@ -87,7 +87,9 @@ class ConsumerProperties(SettingsModel):
     """How headers travel; unset: as the messaging system's own."""
     use_native_decoding: bool = False
     """No conversion by content type: the listener gets what the binder received."""
-    multiplex: Annotated[bool, Accepted("each destination of the list gets a consumer of its own")] = False
+    multiplex: Annotated[
+        bool, Accepted("whether a list of destinations is one consumer is its binder's choice")
+    ] = False
     """One consumer for a list of destinations."""
     batch_mode: Annotated[bool, Rejected("messages are handed over one by one")] = False
     """Hand over a list of messages."""
@@ -128,11 +130,6 @@ class ProducerProperties(SettingsModel):
         bool, Accepted("the number of partitions always follows the messaging system's")
     ] = False
     """The number of partitions may change while the application runs."""
-
-    @property
-    def is_partitioned(self) -> bool:
-        """Whether a partition is chosen for each message."""
-        return self.partition_key_expression is not None
 
 
 class BindingProperties(SettingsModel):

@@ -81,7 +81,7 @@ def test_a_report(run):
     assert code == 0
     assert output == (
         f"no effect  application.properties:1: {INPUT}.consumer.multiplex: "
-        "each destination of the list gets a consumer of its own\n"
+        "whether a list of destinations is one consumer is its binder's choice\n"
     )
 
 
@@ -95,7 +95,7 @@ def test_a_report_as_json(run):
         {
             "setting": f"{INPUT}.consumer.multiplex",
             "origin": "application.properties:1",
-            "text": "each destination of the list gets a consumer of its own",
+            "text": "whether a list of destinations is one consumer is its binder's choice",
         }
     ]
 
