@@ -95,7 +95,7 @@ class ApacheBroker:
         self._process.await_line("STOPPED namesrv", timeout=20)
 
     def stop(self) -> None:
-        """Shut both down in order, as their scripts do; takes Apache some ten seconds."""
+        """Shut both down in order, as their scripts do; takes Apache some seconds."""
         self._process.stop(timeout=30)
         shutil.rmtree(self._home, ignore_errors=True)
 

@@ -34,10 +34,14 @@ public final class ApacheServer {
                 System.out.println("STOPPED namesrv");
             }
         }
-        BrokerStartup.shutdown(broker);
-        if (served) {
-            NamesrvStartup.shutdown(nameServer);
-        }
+        boolean both = served;
+        Hurry.through(() -> {
+            BrokerStartup.shutdown(broker);
+            if (both) {
+                NamesrvStartup.shutdown(nameServer);
+            }
+            return null;
+        });
         // Both shut down in order above; their own shutdown hooks would do it again.
         Runtime.getRuntime().halt(0);
     }
