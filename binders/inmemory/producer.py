@@ -1,12 +1,13 @@
 """A producer binding: puts messages into a destination, now or later."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 
 from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.headers import travelled
 from streamkit.binder.binder import ProducerBinding, ProducerDestination
+from streamkit.binder.delays import requested_delay
 from streamkit.clock import Clock
 from streamkit.errors import BinderError
 from streamkit.messaging import headers as portable
@@ -49,31 +50,27 @@ class InMemoryProducerBinding(ProducerBinding):
             raise self._refused("it is stopped")
         try:
             values = travelled(headers)
+            delay = self._delay(headers)
         except ValueError as error:
             raise self._refused(str(error)) from error
         partition = headers.get(portable.PARTITION)
         chosen = partition if isinstance(partition, int) else None
-        delay = self._delay(headers)
         if delay > 0:
             self._timers.after(delay, partial(self._destination.put, message.payload, values, chosen))
         else:
             self._destination.put(message.payload, values, chosen)
 
     def _delay(self, headers: MessageHeaders) -> float:
-        """Seconds until the message is to be seen."""
+        """Seconds until the message is to be seen.
+
+        Raises:
+            ValueError: A header asks for no time there is.
+        """
         level = _number(headers.get(portable.DELAY_LEVEL))
         if level:
             return self._delay_levels[min(int(level), len(self._delay_levels)) - 1].total_seconds()
-        delay, deliver_at = headers.get(portable.DELAY), headers.get(portable.DELIVER_AT)
-        if isinstance(delay, timedelta):
-            return delay.total_seconds()
-        if isinstance(delay, int | float):
-            return delay
-        if isinstance(deliver_at, datetime):
-            deliver_at = deliver_at.timestamp() * 1000
-        if isinstance(deliver_at, int | float):
-            return (deliver_at - self._clock.now_ms()) / 1000
-        return 0
+        delay = requested_delay(headers, self._clock.now_ms)
+        return 0 if delay is None else delay.total_seconds()
 
     def _refused(self, reason: str) -> BinderError:
         return BinderError(

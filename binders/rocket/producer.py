@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from binders.rocket.headers import to_properties
@@ -13,6 +13,7 @@ from rocket_remoting import Message as RocketMessage
 from rocket_remoting import MessageQueue, RemotingError
 from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS
 from streamkit.binder.binder import ProducerBinding, ProducerDestination
+from streamkit.binder.delays import requested_delay
 from streamkit.clock import Clock
 from streamkit.errors import BinderError, UnsupportedCapability
 from streamkit.messaging import headers as portable
@@ -70,11 +71,10 @@ class RocketProducerBinding(ProducerBinding):
         rocket_message = self._to_rocket(message)
         partition = message.headers.get(portable.PARTITION)
         selector = None if partition is None else _select_partition
-        if self._send_type is SendType.ASYNC:
-            await self._send_in_window(message, rocket_message, selector, partition)
-            return
         try:
-            if self._send_type is SendType.ONE_WAY:
+            if self._send_type is SendType.ASYNC:
+                await self._send_in_window(message, rocket_message, selector, partition)
+            elif self._send_type is SendType.ONE_WAY:
                 await self._producer.send_oneway(rocket_message, selector=selector, argument=partition)
             else:
                 result = await self._producer.send(rocket_message, selector=selector, argument=partition)
@@ -90,11 +90,12 @@ class RocketProducerBinding(ProducerBinding):
         partition: object,
     ) -> None:
         await self._window.acquire()
-        sending = asyncio.ensure_future(
-            self._finish(
-                message, self._producer.send_async(rocket_message, selector=selector, argument=partition)
-            )
-        )
+        try:
+            answer = self._producer.send_async(rocket_message, selector=selector, argument=partition)
+        except Exception:  # what is wrong with the message itself is told at once, to the sender
+            self._window.release()
+            raise
+        sending = asyncio.ensure_future(self._finish(message, answer))
         self._under_way.add(sending)
         sending.add_done_callback(self._under_way.discard)
 
@@ -114,6 +115,7 @@ class RocketProducerBinding(ProducerBinding):
         headers = message.headers
         try:
             properties = to_properties(headers)
+            delay_level = self._delay_level(headers)
         except ValueError as error:
             raise BinderError(
                 f"binding {self._binding!r}: {error}", binder=self._binder, binding=self._binding
@@ -124,15 +126,13 @@ class RocketProducerBinding(ProducerBinding):
             properties[PROPERTY_KEYS] = (
                 " ".join(map(str, keys)) if isinstance(keys, (list, tuple)) else str(keys)
             )
-        return RocketMessage(
-            self._topic, message.payload, properties=properties, delay_level=self._delay_level(headers)
-        )
+        return RocketMessage(self._topic, message.payload, properties=properties, delay_level=delay_level)
 
     def _delay_level(self, headers: MessageHeaders) -> int:
         level = headers.get(portable.DELAY_LEVEL)
         if isinstance(level, int) or (isinstance(level, str) and level.strip().isdecimal()):
             return int(level)
-        delay = self._delay(headers)
+        delay = requested_delay(headers, self._clock.now_ms)
         if delay is None or delay <= timedelta(0):
             return 0
         if delay in self._delay_levels:
@@ -144,18 +144,6 @@ class RocketProducerBinding(ProducerBinding):
             key=portable.DELAY,
             value=delay,
         )
-
-    def _delay(self, headers: MessageHeaders) -> timedelta | None:
-        delay, deliver_at = headers.get(portable.DELAY), headers.get(portable.DELIVER_AT)
-        if isinstance(delay, timedelta):
-            return delay
-        if isinstance(delay, (int, float)):
-            return timedelta(seconds=delay)
-        if isinstance(deliver_at, datetime):
-            deliver_at = deliver_at.timestamp() * 1000
-        if isinstance(deliver_at, (int, float)):
-            return timedelta(milliseconds=deliver_at - self._clock.now_ms())
-        return None
 
     def _check(self, result: SendResult) -> None:
         if result.status is not SendStatus.SEND_OK:

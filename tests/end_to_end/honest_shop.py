@@ -1,0 +1,141 @@
+"""An application that sends and hears all the while, and is not to notice what others do to its broker."""
+
+import asyncio
+import logging
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self
+
+from streamkit import StreamApplication
+from streamkit.events import message_failed, send_failed
+
+ROCKET = "spring.cloud.stream.rocketmq"
+PATIENCE = 20.0
+
+NOTHING: list[str] = []
+
+_PAUSE = 0.002
+_OURS = ("streamkit", "binders", "rocket_client")
+
+
+class Warnings(logging.Handler):
+    """Notes what an application and its client warn of."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.told.append(record.getMessage())
+
+    def __enter__(self) -> Self:
+        for name in _OURS:
+            logging.getLogger(name).addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for name in _OURS:
+            logging.getLogger(name).removeHandler(self)
+
+
+def settings(name_server: str, **more: str) -> dict[str, str]:
+    """Settings of an application with the broker; further ones by their keys below `spring.cloud.stream`."""
+    return {
+        "spring.cloud.stream.default-binder": "rocketmq",
+        f"{ROCKET}.binder.name-server": name_server,
+        f"{ROCKET}.default.consumer.consume-from-where": "CONSUME_FROM_FIRST_OFFSET",
+        "spring.lifecycle.timeout-per-shutdown-phase": "5s",
+        **{f"spring.cloud.stream.{key}": value for key, value in more.items()},
+    }
+
+
+class HonestShop:
+    """Sends one number after the other to topic `orders` and hears them.
+
+    Leaving the block checks that every number was heard, each once, and that nothing failed or had to be tried again:
+    that would be warned of. With ``warns=None`` sends may be tried again, and numbers come twice.
+
+    Attributes:
+        heard: The numbers as they were heard.
+        sent: How many were sent.
+        warnings: What the application and its client warned of.
+    """
+
+    def __init__(self, name_server: str, *, warns: list[str] | None = NOTHING, **more: str) -> None:
+        keys = {
+            "bindings.in.destination": "orders",
+            "bindings.in.group": "kitchen",
+            "rocketmq.binder.provisioning": "create",
+        }
+        self.app = StreamApplication(
+            config_location="optional:/none", properties=settings(name_server, **(keys | more))
+        )
+        self.app.stream_listener("in")(self._hear)
+        self.heard: list[int] = []
+        self.sent = 0
+        self.warnings = Warnings()
+        self._warns = warns
+        self._failures: list[object] = []
+        self._feeding: asyncio.Task[None] | None = None
+        self._more = asyncio.Event()
+        self._closing = ExitStack()
+
+    async def _hear(self, number: int) -> None:
+        self.heard.append(number)
+        self._more.set()
+
+    def _failed(self, sender: object, **what: Any) -> None:
+        self._failures.append(what["error"])
+
+    async def _feed(self) -> None:
+        while True:
+            await self.app.bridge.asend("orders", self.sent)
+            self.sent += 1
+            await asyncio.sleep(_PAUSE)
+
+    async def goes_on(self, count: int = 20) -> None:
+        """Return when so many more were sent and heard."""
+        await self._until_heard(self.sent + count)
+
+    async def _until_heard(self, wanted: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(set(self.heard)) < wanted:
+                assert self._feeding is None or not self._feeding.done(), "sending failed"
+                self._more.clear()
+                await self._more.wait()
+
+    async def __aenter__(self) -> Self:
+        await self.app.start()
+        # From here on: that a consumer waits for its new topic is told, and right.
+        self._closing.enter_context(self.warnings)
+        self._closing.enter_context(send_failed.connected_to(self._failed, sender=self.app))
+        self._closing.enter_context(message_failed.connected_to(self._failed, sender=self.app))
+        self._feeding = asyncio.create_task(self._feed(), name="feed the honest shop")
+        await self.goes_on()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        feeding, self._feeding = self._feeding, None
+        assert feeding is not None
+        try:
+            if error is None:
+                if feeding.done():
+                    feeding.result()
+                await self._check()
+        finally:
+            feeding.cancel()
+            await asyncio.gather(feeding, return_exceptions=True)
+            await self.app.stop()
+            self._closing.close()
+
+    async def _check(self) -> None:
+        assert self._feeding is None
+        await self._until_heard(self.sent)
+        assert self._failures == []
+        if self._warns is not None:
+            assert self.warnings.told == self._warns
+            assert len(self.heard) == len(set(self.heard)), "a message came twice"

@@ -1,0 +1,229 @@
+"""Whatever is sent to a broker and its name server, an honest application of theirs notices nothing.
+
+Each hostile act is done over raw sockets, while the application sends and hears; what each hostile client is
+answered is tested next door, in `test_broker_protocol_hostile`.
+"""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rocket_broker.threaded_broker import ThreadedBroker
+from rocket_remoting import RequestCode, TcpTransport
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.ext_fields import Header
+from rocket_remoting.headers import GetRouteInfoRequestHeader
+from tests.end_to_end.honest_shop import HonestShop
+from tests.end_to_end.raw_client import RawClient, pull_header, send_header
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Act = Callable[[str, int], Awaitable[object]]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ThreadedBroker]:
+    """One broker for all of the hostile acts."""
+    with ThreadedBroker() as started:
+        yield started
+
+
+def frame_of(code: int, header: Header | None = None) -> bytes:
+    """A request's bytes."""
+    return b"".join(bytes(piece) for piece in RemotingCommand.request(code, header).encode())
+
+
+@asynccontextmanager
+async def connections(host: str, port: int, count: int = 1) -> AsyncIterator[list[Streams]]:
+    """Open so many; at the end they are reset."""
+    streams: list[Streams] = []
+    try:
+        for _ in range(count):
+            streams.append(await asyncio.open_connection(host, port))
+        yield streams
+    finally:
+        for _, writer in streams:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+async def send_and_leave(host: str, port: int, data: bytes) -> None:
+    """Write bytes on a connection of their own, and read until the other side closes it or answers no more."""
+    async with connections(host, port) as [(reader, writer)]:
+        try:
+            writer.write(data)
+            writer.write_eof()
+            async with asyncio.timeout(10):
+                await reader.read()
+        except ConnectionError:
+            pass  # closed with bytes of ours unread
+
+
+@asynccontextmanager
+async def raw_client(host: str, port: int) -> AsyncIterator[RawClient]:
+    """A client that sends single requests."""
+    client = await RawClient.connect(TcpTransport(), f"{host}:{port}")
+    try:
+        yield client
+    finally:
+        await client.connection.close()
+
+
+async def garbage(host: str, port: int) -> None:
+    """No frames at all."""
+    for data in (
+        b"\x00" * 99,
+        b"\xff" * 99,
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01" + bytes(99),
+        b"{}" * 99,
+    ):
+        await send_and_leave(host, port, data)
+    for length in range(0, 12, 3):
+        for header_length in (-(2**31), -1, 0, 5, 2**24 - 1, 2**31 - 1):
+            await send_and_leave(host, port, struct.pack(">ii", length, header_length) + bytes(16))
+
+
+async def oversized_frames(host: str, port: int) -> None:
+    """Lengths nobody has, and 17 MiB that are really sent."""
+    for length in (2**31 - 1, 2**24 + 1, -1, -(2**31)):
+        await send_and_leave(host, port, struct.pack(">ii", length, 10) + bytes(64))
+    size = 17 * 1024 * 1024
+    await send_and_leave(host, port, struct.pack(">ii", size, 10) + bytes(size - 4))
+
+
+async def truncated_frames(host: str, port: int) -> None:
+    """Every beginning of a good request; some of the connections stay open behind it."""
+    good = frame_of(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="orders"))
+    for length in range(1, len(good), 7):
+        await send_and_leave(host, port, good[:length])
+    async with connections(host, port, 20) as half_open:
+        for _, writer in half_open:
+            writer.write(good[:-1])
+        await asyncio.sleep(0.05)
+
+
+async def unknown_requests(host: str, port: int) -> None:
+    """Five thousand at once: each is answered, and says which it was."""
+    async with raw_client(host, port) as client:
+        answers = await asyncio.gather(*(client.ask(50_000 + number) for number in range(5_000)))
+    assert {answer.code for answer in answers} == {ResponseCode.REQUEST_CODE_NOT_SUPPORTED}
+    assert "50007" in (answers[7].remark or "")
+
+
+async def answers_nobody_asked_for(host: str, port: int) -> None:
+    """Responses to requests that were never made."""
+    asked = RemotingCommand.request(RequestCode.HEART_BEAT)
+    data = bytearray()
+    for number in range(1_000):
+        asked.opaque = number
+        for piece in RemotingCommand.response(asked, ResponseCode.SUCCESS).encode():
+            data += piece
+    await send_and_leave(host, port, bytes(data))
+
+
+async def illegal_names(host: str, port: int) -> None:
+    """Topics and groups that cannot be: each request is refused, with a reason."""
+    async with raw_client(host, port) as client:
+        for name in ("", " ", "no good", "a" * 300, "../../etc", "\x00", "订单"):
+            headers: dict[RequestCode, Header] = {
+                RequestCode.SEND_MESSAGE_V2: send_header(name),
+                RequestCode.PULL_MESSAGE: pull_header(name, 0),
+                RequestCode.GET_ROUTEINFO_BY_TOPIC: GetRouteInfoRequestHeader(topic=name),
+            }
+            for code, header in headers.items():
+                answer = await client.ask(code, header, b"x")
+                assert (answer.code != ResponseCode.SUCCESS, bool(answer.remark)) == (True, True), (
+                    name,
+                    code,
+                )
+
+
+async def too_large_bodies(host: str, port: int) -> None:
+    """A body over maxMessageSize is refused, again and again."""
+    async with raw_client(host, port) as client:
+        for _ in range(5):
+            answer = await client.try_send(body=bytes(5 * 1024 * 1024))
+            assert answer.code != ResponseCode.SUCCESS
+
+
+async def a_client_that_reads_nothing(host: str, port: int) -> None:
+    """It asks for megabytes, thousands of times."""
+    pull = frame_of(RequestCode.PULL_MESSAGE, pull_header("orders", 0, max_msg_nums=4096))
+    route = frame_of(RequestCode.GET_BROKER_CLUSTER_INFO)
+    async with connections(host, port) as [(_, writer)]:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write((pull + route) * 5_000)
+        await asyncio.sleep(0.2)
+
+
+async def slow_senders(host: str, port: int) -> None:
+    """Three hundred that send their request byte by byte, and are answered in the end."""
+    good = frame_of(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader(topic="orders"))
+    async with connections(host, port, 300) as streams:
+        for at in range(0, len(good), 16):
+            for _, writer in streams:
+                writer.write(good[at : at + 16])
+            await asyncio.sleep(0.005)
+        async with asyncio.timeout(10):
+            for reader, _ in streams:
+                assert len(await reader.readexactly(8)) == 8
+
+
+async def connections_that_come_and_go(host: str, port: int) -> None:
+    """A thousand, each reset as soon as it stands."""
+    for _ in range(1_000):
+        with socket.create_connection((host, port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await asyncio.sleep(0)
+
+
+ACTS: list[Act] = [
+    garbage,
+    oversized_frames,
+    truncated_frames,
+    unknown_requests,
+    answers_nobody_asked_for,
+    illegal_names,
+    too_large_bodies,
+    a_client_that_reads_nothing,
+    slow_senders,
+    connections_that_come_and_go,
+]
+
+
+@pytest.mark.parametrize("door", ["broker", "name server"])
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
+def test_an_honest_application_notices_nothing(act: Act, door: str, broker: ThreadedBroker) -> None:
+    """It loses nothing, hears nothing twice, and need not try anything again."""
+
+    async def main() -> None:
+        host, _, port = (broker.address if door == "broker" else broker.name_server).rpartition(":")
+        async with HonestShop(broker.name_server) as shop:
+            await act(host, int(port))
+            await shop.goes_on()
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_thousands_of_connections_disturb_nobody(broker: ThreadedBroker) -> None:
+    """Four thousand that stay open; half of them ask something now and then."""
+
+    async def main() -> None:
+        host, _, port = broker.address.rpartition(":")
+        ask = frame_of(RequestCode.GET_BROKER_RUNTIME_INFO)
+        async with HonestShop(broker.name_server) as shop:
+            async with connections(host, int(port), 4_000) as streams:
+                for _, writer in streams[::2]:
+                    writer.write(ask)
+                for reader, _ in streams[::2]:
+                    await reader.readexactly(8)
+                await shop.goes_on()
+            await shop.goes_on()
+
+    asyncio.run(main())
