@@ -32,6 +32,9 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, gc=False, rename="ca
     broker_name: str
     queue_id: int
 
+    def __str__(self) -> str:
+        return f"queue {self.queue_id} of {self.topic} at {self.broker_name}"
+
 
 class Message:
     """What a producer sends: a body for a topic, with properties.

@@ -100,9 +100,12 @@ def error_listener(channel: str = "errorChannel") -> Callable[[F], F]:
     return _noted(_ERRORS, channel)
 
 
-def name_of(binding: BindingName) -> str:
+def name_of(binding: object) -> str:
     """Return the name of a binding that may be given by its declaration."""
-    return binding if isinstance(binding, str) else binding.name
+    if isinstance(binding, str | ChannelDeclaration):
+        return binding if isinstance(binding, str) else binding.name
+    name = getattr(binding, "__qualname__", repr(binding))
+    raise TypeError(f'{name} is decorated without the name of a binding: write @...("name")')
 
 
 def listeners_on(function: object) -> tuple[Listener, ...]:

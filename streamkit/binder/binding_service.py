@@ -167,7 +167,11 @@ class BindingService:
         if isinstance(found, OutputBinding) and binder in (None, found.binder.binder.name):
             return found
         if isinstance(found, InputBinding):
-            raise ConfigurationError(f"binding {name!r} is an input: nothing can be sent to it", value=name)
+            raise ConfigurationError(
+                f"binding {name!r} is an input: nothing can be sent to it. Send to its topic by another name, with "
+                f"{PREFIX}.bindings.<other name>.destination",
+                value=name,
+            )
         async with self._making:
             key = (name, binder)
             known = self._dynamic.get(key)

@@ -59,7 +59,11 @@ class LazyGroup(click.Group):
 
     def _short_help(self, name: str, entries: dict[str, EntryPoint]) -> str:
         built_in = self.commands.get(name)
-        return built_in.get_short_help_str(100) if built_in is not None else _short_help(entries[name])
+        return (
+            built_in.get_short_help_str(100).rstrip(".")
+            if built_in is not None
+            else _short_help(entries[name])
+        )
 
 
 def _entry_points() -> dict[str, EntryPoint]:

@@ -5,6 +5,7 @@ import types
 from collections.abc import Callable
 from typing import Annotated
 
+import pytest
 from dependency_injector import containers, providers
 from dependency_injector.wiring import Provide
 
@@ -210,3 +211,11 @@ def test_a_processor_is_a_sink_and_a_source() -> None:
     assert Processor.INPUT == "input"
     assert Processor.OUTPUT == "output"
     assert Processor.input is Sink.input
+
+
+def test_a_decorator_without_a_name_says_what_to_write() -> None:
+    """`@stream_listener` alone would take the function for a binding."""
+    with pytest.raises(TypeError, match=r'write @\.\.\.\("name"\)'):
+
+        @stream_listener  # type: ignore[arg-type]
+        def take(order: str) -> None: ...
