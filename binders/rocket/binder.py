@@ -123,7 +123,7 @@ class RocketBinder(Binder):
         self._embedded: EmbeddedBroker | None = None
         self._admin: Admin | None = None
         # What the members of each group subscribe to here: the group's first binding decides.
-        self._subscriptions: dict[str, tuple[str, str, str]] = {}
+        self._subscriptions: dict[str, ConsumerDestination] = {}
 
     # Life
 
@@ -303,7 +303,8 @@ class RocketBinder(Binder):
                 await self._make_anonymous(group, destination)
             await binding.start()
         except RemotingError as error:
-            await binding.stop(0)
+            if forget is not None:
+                await forget()
             raise self._unavailable(destination.binding, destination.name, error) from error
         return binding
 
@@ -359,12 +360,12 @@ class RocketBinder(Binder):
             log.info("anonymous group %s stays at the broker: %s", group, error)
 
     def _check_subscription(self, group: str, destination: ConsumerDestination) -> None:
-        subscription = (destination.name, destination.delivery.tags or "*", destination.binding)
-        first = self._subscriptions.setdefault(group, subscription)
-        if first[:2] != subscription[:2]:
+        first = self._subscriptions.setdefault(group, destination)
+        if _subscription(first) != _subscription(destination):
             raise ConfigurationError(
-                f"bindings {first[2]!r} and {destination.binding!r} are both in group {group!r}, but one subscribes to "
-                f"{first[0]!r} with tags {first[1]!r}, the other to {subscription[0]!r} with tags {subscription[1]!r}. "
+                f"bindings {first.binding!r} and {destination.binding!r} are both in group {group!r}, but one "
+                f"subscribes to {first.name!r} with tags {first.delivery.tags or '*'!r}, the other to "
+                f"{destination.name!r} with tags {destination.delivery.tags or '*'!r}. "
                 "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
                 "give each of the bindings a group of its own, or list all topics in one binding's destination.",
                 key="group",
@@ -457,6 +458,12 @@ def _own(extended: object, model: type[P], binding: str) -> P:
 
 def _or(value: bool | None, default: bool) -> bool:
     return default if value is None else value
+
+
+def _subscription(destination: ConsumerDestination) -> tuple[frozenset[str], frozenset[str]]:
+    """Topics and tags; neither has an order."""
+    tags = (destination.delivery.tags or "*").split("||")
+    return frozenset(_topics(destination.name)), frozenset(map(str.strip, tags))
 
 
 def _topics(destination: str) -> list[str]:
