@@ -72,9 +72,20 @@ class TableFile:
         raise DamagedTable(self.path, problems[0], problems[1])
 
     def write(self, content: bytes) -> None:
-        """Replace the file by the JSON, indented for people while that is cheap; the old one becomes the backup."""
+        """Replace the file by the JSON, indented for people while that is cheap; the old one becomes the backup.
+
+        Raises:
+            OSError: It cannot be written, as on a full disk; the file is what it was.
+        """
         if len(content) <= INDENT_UP_TO:
             content = msgspec.json.format(content, indent=1)
+        try:
+            self._replace(content)
+        except OSError as e:
+            e.filename = e.filename or str(self._temporary)  # a write that fails does not say of which file
+            raise
+
+    def _replace(self, content: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._temporary.open("wb") as file:
             file.write(content)

@@ -58,3 +58,14 @@ def test_a_write_that_was_cut_off_is_not_read(tmp_path: Path) -> None:
     file.write(b"1")
     (tmp_path / "table.json.tmp").write_bytes(b"garb")
     assert file.load(number) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device without room on this platform")
+def test_a_disk_without_room_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """The error says which file could not be written."""
+    file = TableFile(tmp_path / "table.json")
+    file.write(b"1")
+    (tmp_path / "table.json.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: '.*table\.json\.tmp'"):
+        file.write(b"2")
+    assert file.load(number) == 1
