@@ -67,7 +67,11 @@ class ApacheBroker:
         self._settings = {**BROKER_CONF, **(settings or {})}
         self._home = Path(tempfile.mkdtemp(prefix=f"apache-{version}-"))
         self.store = store or self._home / "store"
-        self._process = self._start(ports)
+        try:
+            self._process = self._start(ports)
+        except BaseException:
+            shutil.rmtree(self._home, ignore_errors=True)
+            raise
 
     def __repr__(self) -> str:
         """Name the version and the addresses."""
