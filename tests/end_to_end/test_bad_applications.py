@@ -98,7 +98,7 @@ def test_a_body_that_is_too_large_fails_alone(broker_limit: str, lines: dict[str
         failures: asyncio.Queue[BaseException] = asyncio.Queue()
         app.error_listener()(failures.put_nowait)
         # The large frame ends the connection that both have, so what was on its way is asked again.
-        async with HonestShop(name_server, warns=None) as shop, app:
+        async with HonestShop(name_server, may_warn="", may_repeat=True) as shop, app:
             if "Async" in lines.values():
                 await app.bridge.asend("bills", b"x" * size)
                 failure = await asyncio.wait_for(failures.get(), 10)
@@ -173,8 +173,9 @@ def test_a_topic_nobody_creates_is_told_and_waited_for() -> None:
         async def take(text: str) -> None:
             heard.put_nowait(text)
 
-        warns = ["group office: topic bills does not exist yet; nothing is received from it until it does"]
-        async with HonestShop(name_server, warns=warns) as shop, app:
+        waits = "group office: topic bills does not exist yet; nothing is received from it until it does"
+        async with HonestShop(name_server, may_warn=waits) as shop, app:
+            assert shop.warnings.told == [waits]
             with pytest.raises(BinderUnavailable) as caught:
                 await app.bridge.asend("receipts", "1")
             assert str(caught.value) == (

@@ -1,0 +1,149 @@
+"""Applications whose name servers die, whose topics grow, and that are killed themselves."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.threaded_broker import ThreadedBroker
+from rocket_client import Admin, ClientSettings
+from tests.end_to_end.broker_process import ROOT, ServerProcess, running
+from tests.end_to_end.honest_shop import HonestShop, settings
+
+POLL = {"rocketmq.binder.poll-name-server-interval": "100ms"}
+
+
+class Cluster:
+    """A broker and two name servers, each a process."""
+
+    def __init__(self, directory: Path, stack: ExitStack) -> None:
+        self._directory = directory
+        self._stack = stack
+        self.name_servers = [self.start_name_server("0") for _ in range(2)]
+        self.addresses = ";".join(server.address() for server in self.name_servers)
+        config = directory / "broker.conf"
+        lines = {
+            "brokerName": "broker-a",
+            "brokerIP1": "127.0.0.1",
+            "listenPort": "0",
+            "namesrvAddr": self.addresses,
+            "storePathRootDir": str(directory / "store"),
+            "mappedFileSizeCommitLog": str(1024 * 1024),
+        }
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        self.broker = stack.enter_context(running("broker", "-c", str(config), cwd=directory))
+        self.broker.address()
+
+    def start_name_server(self, port: str) -> ServerProcess:
+        """Start one on the port."""
+        return self._stack.enter_context(running("namesrv", "-p", port, cwd=self._directory))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A broker and two name servers."""
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orderly", ["false", "true"])
+def test_with_all_name_servers_killed_an_application_goes_on(cluster: Cluster, orderly: str) -> None:
+    """B8: it has its routes. When a name server is back, what is new is found again."""
+
+    async def main() -> None:
+        keys = POLL | {"rocketmq.bindings.in.consumer.orderly": orderly}
+        async with HonestShop(cluster.addresses, may_warn="routes stay as they are", **keys) as shop:
+            for server in cluster.name_servers:
+                await asyncio.to_thread(server.signal, signal.SIGKILL)
+            async with asyncio.timeout(20):
+                while not any("routes stay" in told for told in shop.warnings.told):
+                    await shop.goes_on(1)
+            await shop.goes_on(300)
+            port = cluster.addresses.partition(";")[0].rpartition(":")[2]
+            again = cluster.start_name_server(port)
+            await asyncio.to_thread(again.address)
+            await asyncio.to_thread(cluster.broker.wait_for_log, ": registered with name server", 3)
+            async with Admin(ClientSettings(name_servers=cluster.addresses)) as admin:
+                await admin.create_topic("orders", 6)
+            await shop.hears_from({4, 5})
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("orderly", ["false", "true"])
+def test_queues_added_to_a_live_topic_are_used_and_heard(orderly: str) -> None:
+    """B12: at the next poll of the routes, by senders and consumers; nothing is lost or comes twice."""
+
+    async def main(name_server: str) -> None:
+        keys = POLL | {"rocketmq.bindings.in.consumer.orderly": orderly}
+        async with HonestShop(name_server, **keys) as shop:
+            await shop.hears_from({0, 1, 2, 3})
+            assert shop.queues == {0, 1, 2, 3}
+            async with Admin(ClientSettings(name_servers=name_server)) as admin:
+                await admin.create_topic("orders", 8)
+            await shop.hears_from({4, 5, 6, 7})
+
+    with ThreadedBroker() as broker:
+        asyncio.run(main(broker.name_server))
+
+
+MEMBER = """
+import sys
+from streamkit import StreamApplication
+
+app = StreamApplication(config_location="optional:/none", args=sys.argv[1:])
+
+@app.stream_listener("in")
+async def take(number: int) -> None:
+    print(number, flush=True)
+
+app.run()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("orderly", ["false", "true"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_another_member_takes_over_from_a_process_that_ends(
+    tmp_path: Path, number: signal.Signals, orderly: str
+) -> None:
+    """What a killed member had not committed comes again; of one that is stopped nothing comes twice."""
+    (tmp_path / "member.py").write_text(MEMBER)
+
+    async def main(name_server: str) -> None:
+        keys = {"rocketmq.bindings.in.consumer.orderly": orderly}
+        arguments = {
+            **settings(name_server, **keys),
+            "spring.cloud.stream.bindings.in.destination": "orders",
+            "spring.cloud.stream.bindings.in.group": "kitchen",
+        }
+        # A killed member's locks on its queues are waited for.
+        may_warn = "" if number is signal.SIGKILL else "(?!)"
+        shop = HonestShop(name_server, may_warn=may_warn, may_repeat=True, **keys)
+        async with shop:
+            member = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "member.py",
+                *(f"--{key}={value}" for key, value in arguments.items()),
+                cwd=tmp_path,
+                stdout=subprocess.PIPE,
+                env={"PYTHONPATH": str(ROOT)},
+            )
+            assert member.stdout is not None
+            elsewhere = [int(await asyncio.wait_for(member.stdout.readline(), 20)) for _ in range(50)]
+            member.send_signal(number)
+            elsewhere += [int(line) for line in (await member.stdout.read()).split()]
+            await member.wait()
+            shop.heard += elsewhere
+            await shop.goes_on()
+        if number is signal.SIGTERM:
+            assert len(shop.heard) == len(set(shop.heard))
+
+    with ThreadedBroker() as broker:
+        asyncio.run(main(broker.name_server))
