@@ -130,7 +130,8 @@ class HonestShop:
                 await self._more.wait()
 
     async def __aenter__(self) -> Self:
-        await self.app.start()
+        # The attackers share this loop: how long they hold it up is not the application's doing.
+        await self.app.start(watch_loop=False)
         # From here on: that a consumer waits for its new topic is told, and right.
         self._closing.enter_context(self.warnings)
         self._closing.enter_context(send_failed.connected_to(self._failed, sender=self.app))
