@@ -113,7 +113,10 @@ app.run()
 def test_another_member_takes_over_from_a_process_that_ends(
     tmp_path: Path, number: signal.Signals, orderly: str
 ) -> None:
-    """What a killed member had not committed comes again; of one that is stopped nothing comes twice."""
+    """What a killed member had not committed comes again; of one that is stopped nothing does, in order.
+
+    Without order a queue changes its member while calls are under way, whose messages may come twice.
+    """
     (tmp_path / "member.py").write_text(MEMBER)
 
     async def main(name_server: str) -> None:
@@ -142,7 +145,7 @@ def test_another_member_takes_over_from_a_process_that_ends(
             await member.wait()
             shop.heard += elsewhere
             await shop.goes_on()
-        if number is signal.SIGTERM:
+        if number is signal.SIGTERM and orderly == "true":
             assert len(shop.heard) == len(set(shop.heard))
 
     with ThreadedBroker() as broker:
