@@ -23,6 +23,9 @@ _log = logging.getLogger(__name__)
 
 SERIALIZE_TYPE = "JSON"
 
+MOST_FILES = 65_536
+"""More than the connections a name server and a broker allow together."""
+
 
 def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order.
@@ -36,6 +39,7 @@ def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -
         StoreError: The store is in use, or damaged.
     """
     _log_to_terminal()
+    _allow_files()
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
         runner.run(_serve(name_server, broker))
 
@@ -88,6 +92,18 @@ async def _start_broker(settings: BrokerSettings, running: AsyncExitStack) -> No
 def _warn(settings: ApacheSettings) -> None:
     for warning in settings.warnings:
         _log.warning("%s", warning)
+
+
+def _allow_files() -> None:
+    """Have as many files open as the machine lets this process: each connection is one, and 1,024 are usual."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(most, MOST_FILES)
+    if allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:

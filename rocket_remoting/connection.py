@@ -46,6 +46,7 @@ class Limits:
             answers to held requests. Above, the connection is closed.
         max_pending_requests: Most requests of ours without an answer on one connection.
         idle_timeout: Seconds without a byte either way after which a connection is closed; None for never.
+        spare_files: How many of the files a process may have open a server leaves for other uses than connections.
     """
 
     max_frame: int = DEFAULT_MAX_FRAME
@@ -54,6 +55,7 @@ class Limits:
     max_unread_bytes: int = 64 * 1024 * 1024
     max_pending_requests: int = 65_536
     idle_timeout: float | None = 120.0
+    spare_files: int = 128
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -228,6 +230,12 @@ class Connection(asyncio.BufferedProtocol):
             if self._drained is None:
                 self._drained = self._loop.create_future()
             await asyncio.shield(self._drained)
+
+    @property
+    def file_number(self) -> int | None:
+        """The number the socket has among this process's files; None where there is no socket."""
+        own = None if self._transport is None else self._transport.get_extra_info("socket")
+        return None if own is None else own.fileno()
 
     # ---- end -----------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """The transport over TCP."""
 
 import asyncio
+import sys
 
 from rocket_remoting.address import parse_address
 from rocket_remoting.connection import Connection, Handler, Limits
@@ -63,3 +64,21 @@ class _TcpServer(Server):
 
     def _stop_listening(self) -> None:
         self._listener.close()
+
+    def _has_files_left(self, connection: Connection) -> bool:
+        # Numbers are given out from the lowest that is free: this one tells how many are in use.
+        number, most = connection.file_number, _most_files()
+        return number is None or most is None or number < max(most - self._limits.spare_files, most // 2)
+
+
+if sys.platform == "win32":
+
+    def _most_files() -> int | None:
+        return None
+else:
+    import resource
+
+    def _most_files() -> int | None:
+        """How many files this process may have open; None where that is not said."""
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return None if most == resource.RLIM_INFINITY else most

@@ -87,6 +87,7 @@ class Server:
         self._limits = limits
         self._connections: set[Connection] = set()
         self._closing = False
+        self._refused = False  # whether the last connection was
 
     @property
     def address(self) -> str:
@@ -126,17 +127,32 @@ class Server:
         if self._closing:
             return False
         if len(self._connections) >= self._limits.max_connections:
-            logger.warning(
-                "refusing the connection of %s: %d are open, which is the limit",
-                connection.remote_address,
-                len(self._connections),
-            )
+            self._tell_refusal(connection, "which is the limit")
             return False
+        if not self._has_files_left(connection):
+            self._tell_refusal(connection, "and this process may not have many more files open (ulimit -n)")
+            return False
+        self._refused = False
         self._connections.add(connection)
         connection.add_close_callback(self._lost)
         if self._on_connect is not None:
             self._on_connect(connection)
         return True
+
+    def _has_files_left(self, connection: Connection) -> bool:
+        """Whether this connection leaves enough files to this process; one that has no file does."""
+        return True
+
+    def _tell_refusal(self, connection: Connection, reason: str) -> None:
+        """Log the first refusal of a row: who floods a server with connections must not flood its log."""
+        if not self._refused:
+            self._refused = True
+            logger.warning(
+                "refusing the connection of %s and further ones: %d are open, %s",
+                connection.remote_address,
+                len(self._connections),
+                reason,
+            )
 
     def _lost(self, connection: Connection) -> None:
         self._connections.discard(connection)

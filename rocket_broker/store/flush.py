@@ -13,6 +13,7 @@ nobody knows which pages are on the disk, and asking again would not tell: the s
 """
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,11 @@ from rocket_broker.store.settings import StoreSettings
 __all__ = ["Flusher"]
 
 _log = logging.getLogger(__name__)
+
+_OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
+"""The file to be flushed could not be opened: the disk was not asked, and may be asked again."""
+
+_PAUSE_AFTER_FAILURE = 0.1
 
 
 @dataclass(slots=True)
@@ -83,6 +89,7 @@ class Flusher:
         self._queue_work = asyncio.Event()
         self._round: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._is_ending = False  # what cannot be flushed now will not be
 
     def start(self) -> None:
         """Flush in the background of the running loop."""
@@ -103,6 +110,7 @@ class Flusher:
         self._loops = []
         if self._running:
             await asyncio.wait(self._running)
+        self._is_ending = True
         if not self.is_broken:
             await self._flush(self._unflushed(), self._write)
         if self._threads is not None:
@@ -137,7 +145,7 @@ class Flusher:
         try:
             self._write(unflushed)
         except OSError as e:
-            self._break(e)
+            self._failed(e)
             raise
         self._note(unflushed)
 
@@ -193,11 +201,15 @@ class Flusher:
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, how, unflushed)
         except OSError as e:
-            self._break(e)
+            self._failed(e)
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
         else:
             self._note(unflushed)
 
-    def _break(self, error: OSError) -> None:
+    def _failed(self, error: OSError) -> None:
+        if error.errno in _OUT_OF_FILES and not self._is_ending:
+            _log.error("%s: nothing can be flushed now, trying again: %s", self._settings.root, error)
+            return
         self.is_broken = True
         _log.error("%s: the disk refused a flush, no more messages are taken: %s", self._settings.root, error)
 

@@ -49,6 +49,11 @@ class ServerProcess:
         for reader in self._readers:
             reader.start()
 
+    @property
+    def process_id(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
     def address(self) -> str:
         """Wait until it serves and return where."""
         pattern = _BROKER if self.command == "broker" else _NAME_SERVER

@@ -5,10 +5,12 @@ answered is tested next door, in `test_broker_protocol_hostile`.
 """
 
 import asyncio
+import signal
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import GetRouteInfoRequestHeader
+from tests.end_to_end.broker_process import running
 from tests.end_to_end.honest_shop import HonestShop
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header
 
@@ -227,3 +230,26 @@ def test_thousands_of_connections_disturb_nobody(broker: ThreadedBroker) -> None
             await shop.goes_on()
 
     asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_flood_of_connections_leaves_the_broker_its_files(tmp_path: Path) -> None:
+    """A broker that may have 300 files open still makes and flushes those of its store."""
+    resource = pytest.importorskip("resource")
+
+    async def main(name_server: str, host: str, port: str) -> None:
+        async with HonestShop(name_server) as shop, connections(host, int(port), 600):
+            await shop.goes_on(500)
+
+    with running("namesrv", "-p", "0", cwd=tmp_path) as name_server:
+        config = tmp_path / "broker.conf"
+        config.write_text(
+            f"brokerIP1=127.0.0.1\nlistenPort=0\nnamesrvAddr={name_server.address()}\n"
+            f"storePathRootDir={tmp_path}/store\nmappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=2000\n"
+        )
+        with running("broker", "-c", str(config), cwd=tmp_path) as broker:
+            host, _, port = broker.address().rpartition(":")
+            resource.prlimit(broker.process_id, resource.RLIMIT_NOFILE, (300, 300))
+            asyncio.run(main(name_server.address(), host, port))
+            assert broker.signal(signal.SIGTERM) == 0
+    assert sum("refusing the connection" in line for line in broker.log) == 1

@@ -273,6 +273,41 @@ def test_a_failed_fsync_closes_the_store_to_messages(disk: Disk, files: Recordin
     assert disk.file_system.size(disk.root / "abort") is not None
 
 
+def test_a_process_out_of_files_flushes_later(disk: Disk, files: Recording, time: VirtualTime) -> None:
+    """No fsync was tried then: who waits is told when there are files again, and messages are taken all the while."""
+    store = started(disk, time, flush_disk_type=SYNC)
+
+    async def main() -> None:
+        files.sync_error = OSError(errno.EMFILE, "too many open files")
+        waiting = asyncio.create_task(store.await_flush(store.put(message(body=b"1"))))
+        await asyncio.sleep(1)
+        assert store.put(message(body=b"2")).status is PutStatus.OK
+        files.sync_error = None
+        assert await waiting is PutStatus.OK
+
+    time.run(main())
+    time.run(store.stop())
+    store = disk.store()
+    assert store.load().ended_in_order
+    assert bodies(store) == [b"1", b"2"]
+    stop(store)
+
+
+def test_a_process_out_of_files_at_the_end_is_no_orderly_end(
+    disk: Disk, files: Recording, time: VirtualTime
+) -> None:
+    """What could not be flushed then is not taken for flushed."""
+    store = started(disk, time)
+    store.put(message(body=b"1"))
+    files.sync_error = OSError(errno.EMFILE, "too many open files")
+    time.run(store.stop())
+    files.sync_error = None
+    store = disk.store()
+    assert not store.load().ended_in_order
+    assert bodies(store) == [b"1"]
+    stop(store)
+
+
 def test_a_flush_that_fails_while_the_store_stops_is_noticed(
     disk: Disk, files: Recording, time: VirtualTime
 ) -> None:

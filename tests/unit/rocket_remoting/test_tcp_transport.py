@@ -125,6 +125,33 @@ def test_a_port_in_use_is_an_os_error() -> None:
     asyncio.run(main())
 
 
+def test_connections_leave_files_for_other_uses(caplog: pytest.LogCaptureFixture) -> None:
+    """Those beyond are closed at once, with one line in the log for all of them; the others are served."""
+    resource = pytest.importorskip("resource")
+
+    async def main() -> None:
+        server = await TcpTransport().serve("127.0.0.1", 0, echo, limits=Limits(spare_files=60))
+        neighbour = await TcpTransport().connect(server.address)
+        streams = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(80)]
+        assert (await neighbour.invoke(RequestCode.HEART_BEAT, body=b"on", timeout=3)).body == b"on"
+        assert len(server.connections) < 80
+        for _, writer in streams:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+        await server.close()
+        await neighbour.close()
+
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, most))
+    try:
+        asyncio.run(main())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "rocket_remoting"]
+    assert message.startswith("refusing the connection of 127.0.0.1:")
+    assert message.endswith("and this process may not have many more files open (ulimit -n)")
+
+
 def test_connecting_gives_up() -> None:
     """A host that never answers is a connect error when the timeout is over."""
 
