@@ -120,7 +120,16 @@ class _Files:
     def _read(self, path: Path) -> Iterator[tuple[str, Document]]:
         where = str(path.relative_to(self._directory) if path.is_relative_to(self._directory) else path)
         read = read_properties if path.suffix == ".properties" else read_yaml
-        return ((where, document) for document in read(path, where))
+        try:
+            return ((where, document) for document in read(path, where))
+        except UnicodeDecodeError as error:
+            raise ConfigurationError(
+                f"{where}: it is not UTF-8, as a YAML file must be: byte {error.object[error.start]:#04x} at position "
+                f"{error.start}",
+                origin=where,
+            ) from error
+        except OSError as error:
+            raise ConfigurationError(f"{where}: it cannot be read: {error.strerror}", origin=where) from error
 
 
 def _counts(document: Document, active_profiles: Sequence[str]) -> bool:

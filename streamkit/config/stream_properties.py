@@ -7,10 +7,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.support import Accepted, Rejected
+from streamkit.messaging.mime import MimeType
 
 _BY_NAME = "nothing is looked up by name here; use partition-key-expression and partition-selector-expression"
 _NO_SUPPLIERS = Rejected("suppliers are not polled here; send with StreamBridge from a task of your own")
@@ -151,6 +152,13 @@ class BindingProperties(SettingsModel):
     """How it consumes, when it is an input."""
     producer: ProducerProperties = ProducerProperties()
     """How it produces, when it is an output."""
+
+    @field_validator("content_type")
+    @classmethod
+    def _content_type(cls, value: str | None) -> str | None:
+        if value is not None:
+            MimeType.parse(value)
+        return value
 
 
 class BinderConfiguration(SettingsModel):

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterator
 from pathlib import Path
 
 import yaml
+from yaml.reader import ReaderError
 
 from streamkit.config.document import Document
 from streamkit.config.origin import Origin, Scalar, Value, scalar_text
@@ -38,7 +39,13 @@ def parse_yaml(text: str, name: str) -> list[Document]:
     Raises:
         ConfigurationError: It is no YAML, or a document is not a mapping.
     """
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except ReaderError as error:
+        origin = Origin(name, text.count("\n", 0, error.position) + 1)
+        raise ConfigurationError(
+            f"{origin}: the character U+{error.character:04X} is not allowed in YAML", origin=str(origin)
+        ) from error
     try:
         documents = []
         while loader.check_node():

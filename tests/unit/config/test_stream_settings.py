@@ -225,6 +225,15 @@ def test_a_wrong_value_says_what_is_expected():
     assert wrong("spring.cloud.stream.binding-retry-interval=soon")[0].endswith("or a number of s")
 
 
+def test_a_content_type_that_is_none_is_told():
+    """With its place, and what one looks like."""
+    key = "spring.cloud.stream.bindings.input.content-type"
+    assert wrong(f"{key}=nonsense") == [
+        f"application.properties:1: {key}=nonsense: 'nonsense' is no content type: expected type/subtype, "
+        "such as application/json"
+    ]
+
+
 def test_all_errors_come_together():
     """Unknown keys, wrong values, broken placeholders and rejected settings are one report."""
     errors = wrong(

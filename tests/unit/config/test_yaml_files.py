@@ -1,7 +1,10 @@
 """YAML files, with line numbers and documents."""
 
+from pathlib import Path
+
 import pytest
 
+from streamkit.config.environment import Environment
 from streamkit.config.yaml_file import parse_yaml
 from streamkit.errors import ConfigurationError
 
@@ -63,3 +66,25 @@ def test_what_is_wrong(text, expected):
     with pytest.raises(ConfigurationError) as caught:
         parse_yaml(text, "f")
     assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"a: \xff", "application.yml: it is not UTF-8, as a YAML file must be: byte 0xff at position 3"),
+        (b"a: b\nc: \x00", "application.yml:2: the character U+0000 is not allowed in YAML"),
+    ],
+)
+def test_a_file_that_is_no_text_is_told(tmp_path: Path, content: bytes, told: str) -> None:
+    """With its name, in one line."""
+    (tmp_path / "application.yml").write_bytes(content)
+    with pytest.raises(ConfigurationError) as caught:
+        Environment.load(directory=tmp_path, variables={})
+    assert str(caught.value).startswith(told)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    """With its name, and why."""
+    (tmp_path / "application.yml").symlink_to("/proc/self/mem")
+    with pytest.raises(ConfigurationError, match=r"application\.yml: it cannot be read: Input/output error"):
+        Environment.load(directory=tmp_path, variables={})
