@@ -10,6 +10,7 @@
 import logging
 from typing import Final
 
+from streamkit.errors import MessageConversionError
 from streamkit.messaging.channel import PublishSubscribeChannel
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.messaging.portal import Portal
@@ -90,5 +91,9 @@ class ErrorChannels:
 def log_error(message: Message[object]) -> None:
     """Log an error message with the traceback of its cause."""
     error = message.payload
-    if isinstance(error, BaseException):
+    if isinstance(error, MessageConversionError):
+        log.error(
+            "%s", error
+        )  # it says what is wrong with the payload, which no line of any code is to blame for
+    elif isinstance(error, BaseException):
         log.error("%s", error, exc_info=error)

@@ -89,6 +89,10 @@ class MessageReceiver:
             settlement = await self._settle_by_hand(message, redeliveries)
         else:
             settlement = await self._settle(message, redeliveries)
+        if isinstance(settlement, RejectMessage):
+            log.warning(
+                "Binding %r rejects message %s: %s", self._binding, message.headers.id, settlement.reason
+            )
         if message_settled.receivers:
             notify(
                 message_settled, self._owner, binding=self._binding, message=message, settlement=settlement

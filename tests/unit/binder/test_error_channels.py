@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from streamkit.binder.error_channels import ErrorChannels, log_error
-from streamkit.errors import MessagingError
+from streamkit.errors import MessageConversionError, MessagingError
 from streamkit.messaging.message import ErrorMessage
 
 
@@ -59,3 +59,12 @@ def test_errors_are_logged_with_their_cause(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.ERROR):
         asyncio.run(ErrorChannels().publish("a.g.errors", failure("the reason")))
     assert "the reason" in caplog.text
+
+
+def test_a_payload_nobody_can_read_is_logged_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """No traceback: the text says all there is to know."""
+    error = MessageConversionError("Cannot read the payload as Order")
+    error.__cause__ = ValueError("at byte 4")
+    asyncio.run(ErrorChannels().publish("a.g.errors", ErrorMessage(error)))
+    (record,) = caplog.records
+    assert (record.getMessage(), record.exc_info) == ("Cannot read the payload as Order", None)

@@ -241,3 +241,16 @@ def test_each_step_is_an_event_for_who_listens() -> None:
         for signal, note in connected:
             signal.disconnect(note)
     assert seen == ["message_received", "message_failed", "message_handled", "message_settled"]
+
+
+def test_a_rejected_message_is_told_with_its_binding(caplog: pytest.LogCaptureFixture) -> None:
+    """So that nobody wonders where it went: its id, and the reason."""
+    message: list[Message[object]] = []
+
+    def refuse(received: Message[object]) -> None:
+        message.append(received)
+        raise Reject("no such customer")
+
+    receive(refuse)
+    (record,) = caplog.records
+    assert record.getMessage() == f"Binding 'input' rejects message {message[0].headers.id}: no such customer"
