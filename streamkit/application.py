@@ -28,7 +28,7 @@ from streamkit.declarations import bound_interface, declarations_of
 from streamkit.errors import ApplicationError, StreamkitError
 from streamkit.foreground import run_until_signal
 from streamkit.listener import BindingName, Listener, name_of, send_to
-from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.channel import SubscribableChannel, running_loop
 from streamkit.messaging.converter import MessageConverter
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import LoopPortal, Portal
@@ -309,9 +309,12 @@ class StreamApplication:
                 are given.
 
         Raises:
+            ApplicationError: This thread runs a loop already.
             SystemExit: The application cannot start, or not stop, as it should: a report for people, with exit
                 code 1. The error, which :meth:`start` raises to programs, is its cause.
         """
+        if running_loop() is not None:
+            raise ApplicationError("app.run() makes a loop of its own: on a loop that runs, use `async with app`")
         if args is not None or self._args is None:
             self._take_arguments(sys.argv[1:] if args is None else args)
         try:

@@ -176,6 +176,16 @@ def test_calls_in_flight_may_send_until_they_end(make_app: MakeApplication) -> N
     assert sent == [True]
 
 
+def test_run_on_a_running_loop_says_what_to_do(app: StreamApplication) -> None:
+    """As in a notebook, which runs one."""
+
+    async def main() -> None:
+        with pytest.raises(ApplicationError, match="use `async with app`"):
+            app.run()
+
+    asyncio.run(main())
+
+
 def test_stop_without_start_does_nothing(app: StreamApplication) -> None:
     """And run can be asked to stop only while it runs."""
     asyncio.run(app.stop())
