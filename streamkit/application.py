@@ -314,7 +314,9 @@ class StreamApplication:
                 code 1. The error, which :meth:`start` raises to programs, is its cause.
         """
         if running_loop() is not None:
-            raise ApplicationError("app.run() makes a loop of its own: on a loop that runs, use `async with app`")
+            raise ApplicationError(
+                "app.run() makes a loop of its own: on a loop that runs, use `async with app`"
+            )
         if args is not None or self._args is None:
             self._take_arguments(sys.argv[1:] if args is None else args)
         try:

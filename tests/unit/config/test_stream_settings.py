@@ -229,7 +229,9 @@ def test_a_content_type_that_is_none_is_told():
     """With its place, and what one looks like."""
     key = "spring.cloud.stream.bindings.input.content-type"
     (error,) = wrong(f"{key}=nonsense")
-    assert error.startswith(f"application.properties:1: {key}=nonsense: 'nonsense' is no content type: expected")
+    assert error.startswith(
+        f"application.properties:1: {key}=nonsense: 'nonsense' is no content type: expected"
+    )
 
 
 def test_all_errors_come_together():
