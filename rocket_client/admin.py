@@ -288,7 +288,7 @@ class Admin:
     async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
         """The group goes on from there when it next takes the queue; members at work overwrite it."""
         await self._know(queue.topic)
-        await self._client.requests.commit_offset(queue, group, offset, wait=True)
+        await self._client.requests.commit_offset(queue, group, offset)
 
     async def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int, *, force: bool = True

@@ -119,8 +119,8 @@ class BrokerRequests:
             raise
         return response.header(QueryConsumerOffsetResponseHeader).offset
 
-    async def commit_offset(self, queue: MessageQueue, group: str, offset: int, *, wait: bool) -> None:
-        """Let the broker keep the group's offset; without `wait` nobody learns whether it does."""
+    async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
+        """The broker keeps the group's offset in the queue."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group,
             topic=queue.topic,
@@ -128,11 +128,7 @@ class BrokerRequests:
             commit_offset=offset,
             broker_name=queue.broker_name,
         )
-        address = await self.master(queue)
-        if wait:
-            await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)
-        else:
-            (await self._connect(address)).invoke_oneway(RequestCode.UPDATE_CONSUMER_OFFSET, header)
+        await self.ask(await self.master(queue), RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
     async def max_offset(self, queue: MessageQueue) -> int:
         """Where the next message will be."""

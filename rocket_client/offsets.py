@@ -2,8 +2,8 @@
 
 ::
 
-    clustering     the broker keeps the group's offsets; committed every 5 s where they moved, with each pull,
-                   when a queue is revoked, and at shutdown
+    clustering     the broker keeps the group's offsets; committed every 5 s where they moved, with each pull
+                   that begins where everything before it is settled, when a queue is revoked, and at shutdown
     broadcasting   each member keeps its own in <directory>/<client id>/<group>/offsets.json,
                    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:42}}
                    as Apache's client writes it (keys that are objects, so it is not JSON by the letter)
@@ -35,8 +35,8 @@ class OffsetStore(Protocol):
     async def fetch(self, queue: MessageQueue) -> int | None:
         """The offset as it was last kept; None when there is none."""
 
-    async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:
-        """Keep the offsets of these queues; with `wait`, return when they are kept."""
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        """Keep the offsets of these queues; they are kept when this returns, or a failure was logged."""
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that is not assigned any more."""
@@ -54,6 +54,8 @@ class BrokerOffsets:
         self._offsets: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._in_trouble: set[MessageQueue] = set()
+        # A broker handles requests on many threads: of two commits under way the older may come last.
+        self._persisting = asyncio.Lock()
 
     def __repr__(self) -> str:
         return f"BrokerOffsets({self._group!r}, {len(self._offsets)} queues)"
@@ -76,18 +78,19 @@ class BrokerOffsets:
             self._offsets[queue] = offset
         return offset
 
-    async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Commit the offsets that moved; a failure is logged, the next call tries again."""
-        moved = [
-            (queue, offset)
-            for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
-            if offset is not None and offset != self._committed.get(queue)
-        ]
-        await asyncio.gather(*(self._commit(queue, offset, wait) for queue, offset in moved))
+        async with self._persisting:
+            moved = [
+                (queue, offset)
+                for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
+                if offset is not None and offset != self._committed.get(queue)
+            ]
+            await asyncio.gather(*(self._commit(queue, offset) for queue, offset in moved))
 
-    async def _commit(self, queue: MessageQueue, offset: int, wait: bool) -> None:
+    async def _commit(self, queue: MessageQueue, offset: int) -> None:
         try:
-            await self._requests.commit_offset(queue, self._group, offset, wait=wait)
+            await self._requests.commit_offset(queue, self._group, offset)
         except RemotingError as error:
             level = logging.DEBUG if queue in self._in_trouble else logging.WARNING
             self._in_trouble.add(queue)
@@ -144,7 +147,7 @@ class LocalOffsets:
         """The offset the file has."""
         return self._written.get(queue)
 
-    async def persist(self, queues: Collection[MessageQueue], *, wait: bool = False) -> None:
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
         """Write the file if an offset moved; a failure is logged, the next call tries again."""
         if self._offsets == self._written:
             return

@@ -177,7 +177,9 @@ class PullLoop:
                 raise BrokerNotFoundError(self._queue.broker_name)
         address, broker_id = found
         flag, commit = PULL_SUSPEND, 0
-        if self._clustering and broker_id == MASTER_ID:
+        # With messages unsettled the offset will move, and a broker handles a pull and a commit on different threads:
+        # the pull's older offset could come after the last commit. Without, nothing newer comes before its answer.
+        if self._clustering and broker_id == MASTER_ID and not len(self._process_queue):
             commit = self._offsets.get(self._queue) or 0
             if commit > 0:
                 flag |= PULL_COMMIT_OFFSET

@@ -165,7 +165,7 @@ class Rebalancer:
             process_queue.dropped = True
             self._consumption.detach(process_queue)
         await cancel([self._pulls.pop(queue) for queue in going if queue in self._pulls])
-        await self._offsets.persist(list(going), wait=True)
+        await self._offsets.persist(list(going))
         for queue, process_queue in going.items():
             self._offsets.remove(queue)
             if self._locks is not None:
@@ -319,7 +319,7 @@ class Rebalancer:
         for process_queue in self._queues.values():
             process_queue.dropped = True
         await cancel(self._background)
-        await self._offsets.persist(queues, wait=True)
+        await self._offsets.persist(queues)
         if self._locks is not None:
             await self._locks.unlock_all()
         self._queues.clear()

@@ -190,6 +190,18 @@ def test_messages_are_handed_on_and_the_next_pull_follows_at_once(virtual: Virtu
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 2, record(0) + record(1)))
 
 
+def test_a_pull_carries_no_offset_while_messages_are_unsettled(virtual: VirtualTime) -> None:
+    """It will be outdated when they are, and a broker may take note of it after the newer one's commit."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        flags = [header.sys_flag & PULL_COMMIT_OFFSET for _, header in script.pulls]
+        assert (script.pulled_offsets, flags) == ([1, 2, 2], [PULL_COMMIT_OFFSET, 0, PULL_COMMIT_OFFSET])
+
+    one_message = pulled(ResponseCode.SUCCESS, 2, record(1)), pulled(ResponseCode.PULL_NOT_FOUND, 2)
+    play(virtual, scene, *one_message, committed=1)
+
+
 def test_nothing_that_matches_moves_the_offset(virtual: VirtualTime) -> None:
     """And with nothing unsettled it is committed, so that it need not be read again."""
 
