@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench broker fmt clean
+.PHONY: help demo test peers spark check bench broker fmt clean
 
 help: ## Show what each target does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,8 +22,14 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## Stream 336,776 flights through the bundled broker and check the totals
 	@$(BIN)/python -m samples.flights $(ARGS)
 
-test: $(STAMP) ## Run the tests; what this machine cannot run is skipped with a reason
-	@$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
+test: $(STAMP) ## Run the tests that need nothing but Python
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not peer and not spark" $(ARGS)
+
+peers: $(STAMP) ## Run the tests against foreign clients and brokers (Java, Maven); skipped with a reason without them
+	@$(BIN)/python -m pytest -n 4 --dist loadgroup -m "peer and not spark" $(ARGS)
+
+spark: $(STAMP) ## Run the tests on Spark
+	@$(BIN)/python -m pytest -m spark $(ARGS)
 
 check: $(STAMP) ## What CI runs: lint, types, import rules, tests, peers, the installed wheel
 	@.ci/check
