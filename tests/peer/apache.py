@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Self
 
 from tests.peer.artifacts import class_path, program
-from tests.peer.java_process import JavaProcess, java_options, write_logback
+from tests.peer.child_process import ChildProcess
+from tests.peer.jvm import java_options, write_logback
 
 START_ATTEMPTS = 3
 
@@ -108,7 +109,7 @@ class ApacheBroker:
         self._process.kill()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _start(self, ports: tuple[int, int] | None) -> JavaProcess:
+    def _start(self, ports: tuple[int, int] | None) -> ChildProcess:
         attempts = START_ATTEMPTS
         while True:
             process = self._launch(*(ports or free_ports()))
@@ -123,7 +124,7 @@ class ApacheBroker:
             else:
                 return process
 
-    def _launch(self, name_server_port: int, broker_port: int) -> JavaProcess:
+    def _launch(self, name_server_port: int, broker_port: int) -> ChildProcess:
         self.name_server = f"127.0.0.1:{name_server_port}"
         self.address = f"127.0.0.1:{broker_port}"
         name_server_conf = {
@@ -139,7 +140,7 @@ class ApacheBroker:
             **self._settings,
         }
         write_logback(self._home, self.version, level="WARN")
-        return JavaProcess(
+        return ChildProcess(
             [
                 program("java"),
                 *java_options(self._home, heap="512m"),

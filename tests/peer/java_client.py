@@ -6,33 +6,19 @@
 
 import base64
 import itertools
-import json
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from tests.peer.artifacts import class_path, program
-from tests.peer.java_process import JavaProcess, java_options, write_logback
-
-Json = dict[str, Any]
-ANSWER_TIMEOUT = 60.0
+from tests.peer.json_peer import ANSWER_TIMEOUT, Inbox, Json, JsonPeer
+from tests.peer.jvm import java_options, write_logback
 
 SendMode = Literal["sync", "async", "oneway", "batch", "selector", "queue"]
-
-
-class JavaError(Exception):
-    """The Java client raised: the text is its exception's, `type` the class and `code` the response code."""
-
-    def __init__(self, text: str, type_: str, code: int) -> None:
-        """Keep what Java told."""
-        super().__init__(f"{type_}: {text}")
-        self.type = type_
-        self.code = code
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +78,10 @@ class JavaClient:
         """
         self.version = version
         self._home = Path(tempfile.mkdtemp(prefix=f"java-client-{version}-"))
-        self._answers: dict[int, Future[Any]] = {}
         self._consumers: dict[str, JavaConsumer] = {}
         self._numbers = itertools.count(1)
         write_logback(self._home, version, level="INFO")
-        self._process = JavaProcess(
+        self._peer = JsonPeer(
             [
                 program("java"),
                 *java_options(self._home, heap="256m"),
@@ -109,10 +94,8 @@ class JavaClient:
                 "streamkit.peer.PeerClient",
             ],
             log=self._home / "client.log",
-            on_line=self._on_line,
-            on_end=self._on_end,
+            on_event=self._on_event,
         )
-        self._process.await_line("READY", timeout=60)
 
     def __repr__(self) -> str:
         """Name the version."""
@@ -165,21 +148,15 @@ class JavaClient:
 
     def begin(self, do: str, **arguments: object) -> Future[Any]:
         """Begin one command."""
-        number = next(self._numbers)
-        answer = self._answers[number] = Future()
-        self._process.write(json.dumps({"id": number, "do": do, **arguments}))
-        return answer
+        return self._peer.begin(do, **arguments)
 
     def call(self, do: str, **arguments: object) -> Any:
         """Run one command and return its result.
 
         Raises:
-            JavaError: The Java client raised.
+            PeerError: The Java client raised.
         """
-        try:
-            return self.begin(do, **arguments).result(ANSWER_TIMEOUT)
-        except TimeoutError:
-            raise TimeoutError(f"Java did not answer {do}:\n{self._process.tail()}") from None
+        return self._peer.call(do, **arguments)
 
     def log(self, lines: int = 40) -> str:
         """Return the last lines that Apache's client logged: 4.9 and 5.x name the file differently."""
@@ -188,27 +165,11 @@ class JavaClient:
 
     def stop(self) -> None:
         """End the JVM with all its producers and consumers."""
-        self._process.stop(timeout=10)
+        self._peer.stop()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def _on_line(self, line: str) -> None:
-        if not line.startswith("{"):
-            return
-        told: Json = json.loads(line)
-        if "event" in told:
-            self._consumers[told["consumer"]].add(JavaMessage.read(told))
-            return
-        answer = self._answers.pop(told["id"])
-        if "error" in told:
-            answer.set_exception(JavaError(told["error"], told["type"], told["code"]))
-        else:
-            answer.set_result(told.get("result"))
-
-    def _on_end(self) -> None:
-        """Fail what waits: mqadmin, for one, ends its process when it is given wrong options."""
-        for answer in list(self._answers.values()):
-            answer.set_exception(JavaError("the process ended", "SystemExit", -1))
-        self._answers.clear()
+    def _on_event(self, told: Json) -> None:
+        self._consumers[told["consumer"]].add(JavaMessage.read(told))
 
 
 class JavaProducer:
@@ -269,16 +230,15 @@ class JavaProducer:
         return sent
 
 
-class JavaConsumer:
+class JavaConsumer(Inbox[JavaMessage]):
     """A running DefaultMQPushConsumer and all it received."""
 
     def __init__(self, client: JavaClient, name: str) -> None:
         """Name one that runs; see `JavaClient.consumer`."""
+        super().__init__(client.log)
         self._client = client
         self.name = name
         self._running = True
-        self._received: list[JavaMessage] = []
-        self._changed = threading.Condition()
 
     def __enter__(self) -> Self:
         """Return itself, already running."""
@@ -287,32 +247,6 @@ class JavaConsumer:
     def __exit__(self, *_: object) -> None:
         """Shut it down."""
         self.stop()
-
-    @property
-    def received(self) -> list[JavaMessage]:
-        """All deliveries so far, in the order the listener saw them."""
-        with self._changed:
-            return list(self._received)
-
-    def take(self, count: int, timeout: float = 20.0) -> list[JavaMessage]:
-        """Wait for `count` deliveries in all and return them.
-
-        Raises:
-            TimeoutError: Fewer came in time; the text tells which.
-        """
-        self.wait_for(lambda: len(self._received) >= count, timeout, f"{count} deliveries")
-        return self.received
-
-    def wait_for(self, true: Callable[[], bool], timeout: float = 20.0, what: str = "it") -> None:
-        """Wait until `true()`, looked at on each delivery."""
-        with self._changed:
-            if not self._changed.wait_for(true, timeout):
-                came = [
-                    f"{m.text[:40]!r} (queue {m.queue}, redelivery {m.reconsume_times})"
-                    for m in self._received
-                ]
-                told = f"waited {timeout} s for {what}; came {len(came)}: {', '.join(came[:20])}"
-                raise TimeoutError(f"{told}\n{self._client.log()}")
 
     def assigned(self, topic: str | None = None) -> list[int]:
         """Return the ids of the queues it has now, of one topic or of all."""
@@ -326,12 +260,6 @@ class JavaConsumer:
             stopped = self._client.begin("stopConsumer", name=self.name)
             if wait:
                 stopped.result(ANSWER_TIMEOUT)
-
-    def add(self, message: JavaMessage) -> None:
-        """Note one delivery."""
-        with self._changed:
-            self._received.append(message)
-            self._changed.notify_all()
 
 
 def _bytes(body: str | bytes) -> bytes:

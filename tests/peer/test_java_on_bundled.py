@@ -10,7 +10,8 @@ from rocket_broker.pytest_plugin import RocketBrokerFactory
 from rocket_broker.threaded_broker import ThreadedBroker
 from tests.peer.apache import free_ports
 from tests.peer.artifacts import VERSIONS
-from tests.peer.java_client import JavaClient, JavaError
+from tests.peer.java_client import JavaClient
+from tests.peer.json_peer import PeerError
 from tests.peer.stage import DELAY_LEVELS, Stage
 
 pytestmark = pytest.mark.peer
@@ -61,7 +62,7 @@ def test_java_clients_go_on_after_our_restart(
         consumer = stage.consumer(topic, group)
         producer.send(topic, "before")
         consumer.take(1)
-    with pytest.raises(JavaError):
+    with pytest.raises(PeerError):
         producer.send(topic, "to nobody")
     with start(), stage:
         if version.startswith("4."):

@@ -5,7 +5,8 @@ from functools import partial
 
 import pytest
 
-from tests.peer.java_client import JavaError, JavaMessage, JavaProducer, SendMode
+from tests.peer.java_client import JavaMessage, JavaProducer, SendMode
+from tests.peer.json_peer import PeerError
 from tests.peer.stage import Stage, eventually
 
 
@@ -117,7 +118,7 @@ def test_too_large_a_message_is_refused(stage: Stage) -> None:
     producer = stage.producer(maxMessageSize=16 << 20, compressOver=16 << 20)
     topic = stage.topic()
 
-    with pytest.raises(JavaError) as refused:
+    with pytest.raises(PeerError) as refused:
         producer.send(topic, bytes(5 << 20))
 
     assert refused.value.code == 13
@@ -163,5 +164,5 @@ def found_by(producer: JavaProducer, topic: str, key: str) -> list[JavaMessage]:
     """Return what a key finds; to find nothing is an error in Java."""
     try:
         return producer.query(topic, key)
-    except JavaError:
+    except PeerError:
         return []

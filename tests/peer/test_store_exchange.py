@@ -24,7 +24,8 @@ from rocket_remoting.record import decode_record
 from tests.peer.apache import BROKER_CONF, ApacheBroker
 from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import Peers, of_version
-from tests.peer.java_client import JavaClient, JavaError, JavaMessage, JavaProducer
+from tests.peer.java_client import JavaClient, JavaMessage, JavaProducer
+from tests.peer.json_peer import PeerError
 from tests.peer.stage import eventually
 
 SMALL_LOG = 1024 * 1024
@@ -194,5 +195,5 @@ def _found(producer: JavaProducer, key: str) -> "list[JavaMessage]":
     """What Apache's broker finds by key; its index is written behind the answers, and finding nothing is an error."""
     try:
         return producer.query("orders", key)
-    except JavaError:
+    except PeerError:
         return []

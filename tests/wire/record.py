@@ -24,7 +24,8 @@ from typing import Any, Literal
 
 from tests.peer.apache import ApacheBroker, free_ports
 from tests.peer.artifacts import VERSIONS
-from tests.peer.java_client import JavaClient, JavaError, JavaMessage
+from tests.peer.java_client import JavaClient, JavaMessage
+from tests.peer.json_peer import PeerError
 
 GOLDEN = Path(__file__).parent / "golden"
 HEADER_ENCODINGS: tuple[Literal["JSON", "ROCKETMQ"], ...] = ("JSON", "ROCKETMQ")
@@ -207,7 +208,7 @@ class Recording:
             ):
                 try:
                     call()
-                except JavaError as error:
+                except PeerError as error:
                     print(f"  refused as meant: {error}".splitlines()[0])
             producer.offsets(self.topic, timestamp=1)
             producer.query(self.topic, "key-1")

@@ -1,4 +1,4 @@
-"""One JVM as a child process: lines in, lines out, gone when its pipe closes."""
+"""One child process: lines in, lines out, gone when its pipe closes."""
 
 import collections
 import subprocess
@@ -6,56 +6,9 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# What a JDK from 17 on must open before Netty and Apache's store may unmap files and read direct memory.
-OPENED = ("java.nio", "java.lang", "java.util", "sun.nio.ch", "jdk.internal.ref")
 
-LOGBACK = """<configuration>
-  <appender name="FILE" class="{package}.core.FileAppender">
-    <file>{file}</file>
-    <encoder><pattern>%d{{HH:mm:ss.SSS}} %p %t %c{{1}} - %m%n</pattern></encoder>
-  </appender>
-  <root level="{level}"><appender-ref ref="FILE"/></root>
-</configuration>
-"""
-
-
-def java_options(home: Path, heap: str) -> list[str]:
-    """Return a small JVM's options, with `home` as its home and RocketMQ's."""
-    return [
-        f"-Xmx{heap}",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        "-XX:-UsePerfData",
-        *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED),
-        "--add-opens=java.management/sun.management=ALL-UNNAMED",
-        "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-        "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-        f"-XX:ErrorFile={home}/hs_err.log",
-        f"-Duser.home={home}",
-        f"-Drocketmq.home.dir={home}",
-        f"-Drocketmq.client.logRoot={home}",
-        "-Drocketmq.client.logLevel=INFO",
-        f"-Drocketmq.client.localOffsetStoreDir={home}/offsets",
-    ]
-
-
-def write_logback(home: Path, version: str, level: str) -> None:
-    """Give RocketMQ's programs under `home` one log file, from that level on.
-
-    4.9 reads `conf/logback_<program>.xml`; 5.x a file of its own shaded logback, named at the start.
-    """
-    conf = home / "conf"
-    conf.mkdir(parents=True, exist_ok=True)
-    shaded = "org.apache.rocketmq.logging.ch.qos.logback"
-    package = shaded if version.startswith("5.") else "ch.qos.logback"
-    for name in ("namesrv", "broker", "tools"):
-        text = LOGBACK.format(package=package, file=home / "rocketmq.log", level=level)
-        (conf / f"logback_{name}.xml").write_text(text)
-        (conf / f"rmq.{name}.logback.xml").write_text(text)
-
-
-class JavaProcess:
-    """A running JVM; `on_line` sees each line it prints, and `on_end` its end, in a reader thread.
+class ChildProcess:
+    """A running process; `on_line` sees each line it prints, and `on_end` its end, in a reader thread.
 
     Its standard error goes to the file `log`. The last lines of both are part of every error raised here.
     """
@@ -68,7 +21,7 @@ class JavaProcess:
         on_line: Callable[[str], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        """Start the JVM."""
+        """Start it."""
         self._log = log
         self._on_line = on_line
         self._on_end = on_end
@@ -85,7 +38,7 @@ class JavaProcess:
                 cwd=log.parent,
                 start_new_session=True,
             )
-        self._reader = threading.Thread(target=self._read, name=f"java {self._child.pid}", daemon=True)
+        self._reader = threading.Thread(target=self._read, name=f"child {self._child.pid}", daemon=True)
         self._reader.start()
 
     @property
@@ -117,8 +70,8 @@ class JavaProcess:
             if line in self._printed:
                 return
         if came:
-            raise subprocess.SubprocessError(f"Java ended before it printed {line!r}:\n{self.tail()}")
-        raise TimeoutError(f"Java did not print {line!r} in {timeout} s:\n{self.tail()}")
+            raise subprocess.SubprocessError(f"it ended before it printed {line!r}:\n{self.tail()}")
+        raise TimeoutError(f"it did not print {line!r} in {timeout} s:\n{self.tail()}")
 
     def tail(self) -> str:
         """Return the last lines of what it printed and logged."""
