@@ -22,6 +22,7 @@ from types import FunctionType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamkit.background import BackgroundLoop
+from streamkit.binder.named_objects import NamedObjects
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
 from streamkit.declarations import bound_interface, declarations_of
@@ -37,6 +38,7 @@ from streamkit.registrations import Registrations
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from dependency_injector.containers import Container
 
+    from streamkit.binder.attempts import RetryPolicy
     from streamkit.binder.binding import Binding
     from streamkit.clock import Clock
     from streamkit.config.environment import Environment
@@ -90,6 +92,8 @@ class StreamApplication:
         self._properties = properties
         self._args = args
         self._own_container = container
+        self._named = NamedObjects(() if container is None else (container,))
+        self._retry_policy: RetryPolicy | None = None
         self._converters = tuple(converters)
         self._binder_plugins = dict(binder_plugins or {})
         self._environment: Environment | None = None
@@ -143,6 +147,27 @@ class StreamApplication:
         """
         self._registrations.interceptors.add(interceptor, *patterns, order=order)
 
+    def register(self, name: str, value: object) -> None:
+        """Have settings find `value` under `name`: an error handler, a retry policy, a partition key extractor.
+
+        Raises:
+            ValueError: Another object has that name.
+        """
+        self._named.add(name, value)
+
+    def named(self, name: str) -> Callable[[F], F]:
+        """Have settings find the function or class under `name`, as :meth:`register` does."""
+
+        def register(value: F) -> F:
+            self._named.add(name, value)
+            return value
+
+        return register
+
+    def use_retry_policy(self, policy: "RetryPolicy") -> None:
+        """Have every binding retry by `policy`, but those that name another by `retry-template-name`."""
+        self._retry_policy = policy
+
     # Parts
 
     @property
@@ -172,6 +197,8 @@ class StreamApplication:
                 environment=providers.Callable(lambda: self.environment),
                 binder_plugins=providers.Object(self._binder_plugins),
                 converters=providers.Object(self._converters),
+                named_objects=providers.Object(self._named),
+                retry_policy=providers.Callable(lambda: self._retry_policy),
             )
         return self._container
 

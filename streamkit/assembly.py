@@ -10,10 +10,11 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 from streamkit.arguments import Reader, describe, plan_arguments
 from streamkit.binder.binding_service import BindingService
+from streamkit.binder.error_channels import ErrorFunction
 from streamkit.binder.factory import BindingFactory, topics_of
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
@@ -170,6 +171,18 @@ class Assembly:
             handler = ErrorListenerOnThread(function, lambda: self._pool(channel, 1))
         self._subscribe(self._parts.channels[channel], handler)
 
+    def _error_function(self, function: Callable[..., object]) -> ErrorFunction:
+        """Return a coroutine function that calls what a setting names as an error handler."""
+        try:
+            inspect.signature(function).bind(None)
+        except TypeError as error:
+            raise ConfigurationError(
+                f"{describe(function)} cannot handle errors: it is called with one ErrorMessage, and {error}"
+            ) from error
+        if is_async(function):
+            return cast("ErrorFunction", function)
+        return ErrorListenerOnThread(function, lambda: self._pool("error handler", 1)).handle_message
+
     def finish(self) -> None:
         """Make the bindings and subscribe the listeners.
 
@@ -177,6 +190,8 @@ class Assembly:
             ConfigurationErrors: Everything that is wrong.
         """
         settings = self._parts.settings
+        with self._collected():
+            self._factory.find_error_handlers(self._error_function)
         for name in settings.input_bindings:
             self._inputs.add(name)
         for name in (*settings.source, *settings.output_bindings):

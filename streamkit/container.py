@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from dependency_injector import containers, providers
 
+from streamkit.binder.attempts import RetryPolicy
 from streamkit.binder.binding_service import BindingService
 from streamkit.binder.error_channels import ErrorChannels
 from streamkit.binder.factory import BindingFactory
+from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.registry import BinderRegistry, BinderTypes
 from streamkit.clock import SystemClock
 from streamkit.config.environment import Environment
@@ -43,6 +45,10 @@ class ApplicationContainer(containers.DeclarativeContainer):
     """Binder types given in code."""
     converters = providers.Dependency(instance_of=tuple, default=())
     """The user's message converters, tried first."""
+    named_objects = providers.Dependency(instance_of=NamedObjects, default=NamedObjects())
+    """What settings may name."""
+    retry_policy: "providers.Dependency[RetryPolicy | None]" = providers.Dependency(default=None)
+    """How bindings that name no retry policy retry, in place of their settings."""
 
     clock = providers.Singleton(SystemClock)
     """Wall-clock time."""
@@ -71,6 +77,8 @@ class ApplicationContainer(containers.DeclarativeContainer):
         registry=binders,
         converter=converter,
         error_channels=error_channels,
+        named=named_objects,
+        retry_policy=retry_policy,
     )
     """Makes bindings."""
     bindings = providers.Singleton(

@@ -219,7 +219,7 @@ class Binder(ABC):
         consumer_properties: Model of the extended consumer settings.
         producer_properties: Model of the extended producer settings.
         multiplexes: Whether one consumer takes all destinations of a binding: for systems where all members of
-            a group must subscribe to the same.
+            a group must subscribe to the same. Such a binder tells them apart by :meth:`origin_of`.
     """
 
     type: ClassVar[str]
@@ -267,6 +267,10 @@ class Binder(ABC):
 
     def check_producer(self, destination: ProducerDestination) -> None:  # noqa: B027 - as above
         """Refuse as :meth:`check_consumer` does."""
+
+    def origin_of(self, message: Message[bytes]) -> str | None:
+        """Return the topic a received message was sent to; only asked of binders that multiplex."""
+        return None
 
     def dead_letter_destination(self, destination: str, group: str) -> str | None:
         """Return where rejected messages of ``group`` go, or ``None`` if they are lost."""

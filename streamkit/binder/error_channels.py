@@ -5,21 +5,34 @@
     <destination>.<group>.errors    of a consumer binding; a subscriber here handles the message for good
     <destination>.errors            of a producer binding with error-channel-enabled
     errorChannel                    hears of every error of every binding; its own subscriber logs
+
+A binding with several destinations has one channel for each, whatever its binder. The function that
+``error-handler-definition`` names stands beside the subscribers of its binding's channel.
 """
 
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.channel import PublishSubscribeChannel
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.messaging.portal import Portal
 
-__all__ = ["GLOBAL_ERROR_CHANNEL", "ErrorChannels", "consumer_error_channel", "producer_error_channel"]
+__all__ = [
+    "GLOBAL_ERROR_CHANNEL",
+    "ErrorChannels",
+    "ErrorFunction",
+    "consumer_error_channel",
+    "producer_error_channel",
+]
 
 log = logging.getLogger(__name__)
 
 GLOBAL_ERROR_CHANNEL: Final = "errorChannel"
+
+ErrorFunction: TypeAlias = Callable[[ErrorMessage], Awaitable[object]]
+"""What ``error-handler-definition`` names, as a coroutine function."""
 
 
 def consumer_error_channel(destination: str, group: str | None) -> str:
@@ -56,30 +69,32 @@ class ErrorChannels:
         for channel in self._channels.values():
             channel.portal = portal
 
-    async def publish(self, name: str, error: ErrorMessage) -> bool:
-        """Send ``error`` to channel ``name`` and to ``errorChannel``.
+    async def publish(self, name: str, error: ErrorMessage, handler: ErrorFunction | None = None) -> bool:
+        """Send ``error`` to the binding's handler, to channel ``name`` and to ``errorChannel``.
 
         Returns:
-            Whether somebody subscribed to channel ``name`` handled it.
+            Whether the handler or somebody subscribed to channel ``name`` handled it.
 
         Raises:
-            Exception: What a subscriber of channel ``name`` raised: the error is not handled then.
+            Exception: What the handler or a subscriber of channel ``name`` raised: the error is not handled then.
         """
         channel = self._channels.get(name)
-        handled = channel is not None and bool(channel.subscribers)
+        handled = handler is not None
         try:
-            if channel is not None and handled:
-                await channel.asend(error)
+            if handler is not None:
+                await handler(error)
+            if channel is not None and channel.subscribers:
+                handled = await channel.asend(error) or handled
         finally:
             await self._tell_everybody(error)
         return handled
 
-    async def report(self, name: str, error: ErrorMessage) -> None:
+    async def report(self, name: str, error: ErrorMessage, handler: ErrorFunction | None = None) -> None:
         """Publish ``error`` where nobody waits to hear how that went."""
         try:
-            await self.publish(name, error)
+            await self.publish(name, error, handler)
         except Exception:  # an observer's failure must not become the sender's
-            log.exception("A subscriber of %s failed", name)
+            log.exception("An error handler of %s failed", name)
 
     async def _tell_everybody(self, error: ErrorMessage) -> None:
         try:

@@ -1,10 +1,10 @@
 """Makes bindings out of settings; whatever is wrong with them is told before anything is connected."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -18,7 +18,13 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.binding import InputBinding, OutputBinding, ReadyBinder
 from streamkit.binder.capabilities import Capability, Requirement, describe, missing
-from streamkit.binder.error_channels import ErrorChannels, consumer_error_channel, producer_error_channel
+from streamkit.binder.error_channels import (
+    ErrorChannels,
+    ErrorFunction,
+    consumer_error_channel,
+    producer_error_channel,
+)
+from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.partitioning import Partitioner, PartitionSelector, partition_of
 from streamkit.binder.permits import Permits
 from streamkit.binder.receiving import ErrorHandler, MessageReceiver
@@ -40,6 +46,7 @@ from streamkit.config.validation import Bound
 from streamkit.errors import (
     BinderError,
     ConfigurationError,
+    ConfigurationErrors,
     ExpressionError,
     MessageConversionError,
     MessageDeliveryError,
@@ -115,7 +122,21 @@ class BindingFactory:
         registry: BinderRegistry,
         converter: CompositeMessageConverter,
         error_channels: ErrorChannels,
+        named: NamedObjects,
+        retry_policy: RetryPolicy | None = None,
     ) -> None:
+        """Make a factory.
+
+        Args:
+            owner: The application, for events.
+            settings: `spring.cloud.stream.*`.
+            environment: All settings.
+            registry: The binders.
+            converter: Converts payloads.
+            error_channels: Where failures are told.
+            named: What settings name.
+            retry_policy: For the bindings that name none, in place of their settings.
+        """
         self._owner = owner
         self._bound = settings
         self._settings = settings.value
@@ -123,6 +144,31 @@ class BindingFactory:
         self._registry = registry
         self._converter = converter
         self._error_channels = error_channels
+        self._named = named
+        self._retry_policy = retry_policy
+        self._error_functions: dict[str, ErrorFunction] = {}
+
+    def find_error_handlers(self, prepare: Callable[[Callable[..., object]], ErrorFunction]) -> None:
+        """Look up the functions that settings name as error handlers; before any binding is made.
+
+        Args:
+            prepare: Makes a coroutine function of one, wherever it runs.
+
+        Raises:
+            ConfigurationErrors: There are none of those names, or they do not take an error message.
+        """
+        wrong: list[ConfigurationError] = []
+        for at, value in self._bound.origins.items():
+            if at[-1] != "error_handler_definition":
+                continue
+            name = str(value)
+            try:
+                function = self._named.find(name, "a function of an ErrorMessage", _callable)
+                self._error_functions[name] = prepare(function)
+            except (LookupError, ConfigurationError) as error:
+                wrong.append(located(value, error))
+        if wrong:
+            raise ConfigurationErrors(wrong)
 
     @property
     def configured(self) -> Iterable[str]:
@@ -168,7 +214,7 @@ class BindingFactory:
             chosen.extended_type, name, "producer", chosen.producer_properties
         )
         topic = properties.destination or name
-        report = self._sending_failed(name, topic)
+        report = self._sending_failed(name, topic, self._error_function(properties))
         destination = ProducerDestination(topic, name, properties.producer, extended.value, report)
         with self._located(name):
             chosen.check_producer(destination)
@@ -236,7 +282,7 @@ class BindingFactory:
                 delivery,
                 policy,
                 permits=permits,
-                on_error=self._handling_failed(topic, properties.group or None),
+                on_error=self._handling_failed(binder, topic, properties),
                 manual=manual,
             )
             with self._located(name):
@@ -267,6 +313,9 @@ class BindingFactory:
             raise located(value, error) from error
 
     def _policy(self, name: str, properties: ConsumerProperties) -> RetryPolicy:
+        policy = self._named_policy(name, properties.retry_template_name)
+        if policy is not None:
+            return policy if properties.max_attempts > 1 else replace(policy, max_attempts=1)
         try:
             retryable = exception_classes(properties.retryable_exceptions)
         except LookupError as error:
@@ -283,6 +332,14 @@ class BindingFactory:
             retryable,
             properties.default_retryable,
         )
+
+    def _named_policy(self, binding: str, name: str | None) -> RetryPolicy | None:
+        if name is None:
+            return self._retry_policy
+        try:
+            return self._named.find(name, "a RetryPolicy", _retry_policy)
+        except LookupError as error:
+            raise located(self._origin(binding, "consumer", "retry_template_name"), error) from error
 
     def _writer(self, name: str, properties: BindingProperties) -> Writer:
         if properties.producer.use_native_encoding:
@@ -309,22 +366,34 @@ class BindingFactory:
         except ExpressionError as error:
             raise located(self._origin(name, "producer", setting), error) from error
 
-    def _handling_failed(self, topic: str, group: str | None) -> ErrorHandler:
+    def _error_function(self, properties: BindingProperties) -> ErrorFunction | None:
+        definition = properties.error_handler_definition
+        # One that was not found is told already, and the application does not start.
+        return None if definition is None else self._error_functions.get(definition)
+
+    def _handling_failed(self, binder: Binder, topic: str, properties: BindingProperties) -> ErrorHandler:
+        handler = self._error_function(properties)
+        group = properties.group or None
         channel = consumer_error_channel(topic, group)
+        if not binder.multiplexes:
+            return lambda error: self._error_channels.publish(channel, error, handler)
 
         async def report(error: ErrorMessage) -> bool:
-            return await self._error_channels.publish(channel, error)
+            origin = binder.origin_of(cast("Message[bytes]", error.original_message))
+            return await self._error_channels.publish(
+                channel if origin is None else consumer_error_channel(origin, group), error, handler
+            )
 
         return report
 
-    def _sending_failed(self, binding: str, topic: str) -> FailureListener:
+    def _sending_failed(self, binding: str, topic: str, handler: ErrorFunction | None) -> FailureListener:
         channel = producer_error_channel(topic)
 
         async def report(message: Message[bytes], error: BinderError) -> None:
             payload = MessageDeliveryError(f"binding {binding!r} could not send: {error}", message)
             payload.__cause__ = error
             failure = ErrorMessage(payload, message.headers.user_values(), original_message=message)
-            await self._error_channels.report(channel, failure)
+            await self._error_channels.report(channel, failure, handler)
 
         return report
 
@@ -365,6 +434,14 @@ def _selector(expression: Expression) -> PartitionSelector:
         raise MessageDeliveryError(f"partition-selector-expression gives {chosen!r}: expected a whole number")
 
     return select
+
+
+def _callable(found: object) -> Callable[..., object] | None:
+    return found if callable(found) else None
+
+
+def _retry_policy(found: object) -> RetryPolicy | None:
+    return found if isinstance(found, RetryPolicy) else None
 
 
 def _or_global(own: int, whole: int) -> int:

@@ -27,7 +27,7 @@ from streamkit.errors import (
     SettlementRequest,
 )
 from streamkit.events import message_failed, message_handled, message_received, message_settled, notify
-from streamkit.messaging.headers import DELIVERY_ATTEMPT
+from streamkit.messaging.headers import DELIVERY_ATTEMPT, SOURCE_DATA
 from streamkit.messaging.message import ErrorMessage, Message
 
 __all__ = ["ErrorHandler", "MessageReceiver"]
@@ -242,7 +242,8 @@ class MessageReceiver:
         else:
             payload = MessageHandlingError(f"binding {self._binding!r} failed: {reason}", message)
             payload.__cause__ = cause
-        return ErrorMessage(payload, message.headers.user_values(), original_message=message)
+        headers = {**message.headers.user_values(), SOURCE_DATA: message}
+        return ErrorMessage(payload, headers, original_message=message)
 
     def runs_in(self, task: "asyncio.Task[object] | None") -> bool:
         """Return whether a call under way is made in ``task``."""

@@ -79,11 +79,9 @@ class ConsumerProperties(SettingsModel):
     """Whether exceptions that `retryable-exceptions` does not list are retried."""
     retryable_exceptions: dict[str, bool] = Field(default_factory=dict)
     """Which exceptions, by their class's dotted name, are retried; subclasses and causes count."""
-    retry_template_name: Annotated[
-        str | None,
-        Rejected("there are no retry templates; set max-attempts, back-off-* and retryable-exceptions"),
-    ] = None
-    """The retry template to use."""
+    retry_template_name: str | None = None
+    """The retry policy registered under that name, in place of `max-attempts`, `back-off-*`, `retryable-exceptions`
+    and `default-retryable`; `max-attempts=1` turns it off too."""
     header_mode: Annotated[HeaderMode | None, _NATIVE_HEADERS] = None
     """How headers travel; unset: as the messaging system's own."""
     use_native_decoding: bool = False
@@ -144,10 +142,8 @@ class BindingProperties(SettingsModel):
     """What the payload is converted by where the message has no `contentType`; unset: application/json."""
     binder: str | None = None
     """Which of the `binders`; unset: `default-binder`."""
-    error_handler_definition: Annotated[
-        str | None, Rejected("no function is looked up by name; subscribe to the binding's error channel")
-    ] = None
-    """The function that handles this binding's errors, by name."""
+    error_handler_definition: str | None = None
+    """The function registered under that name handles this binding's errors: a message it returns from is done."""
     consumer: ConsumerProperties = ConsumerProperties()
     """How it consumes, when it is an input."""
     producer: ProducerProperties = ProducerProperties()

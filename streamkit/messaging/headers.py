@@ -39,6 +39,9 @@ SEQUENCE = "streamkit_sequence"
 JSON_HEADER_TYPES = "spring_json_header_types"
 """JSON object {header: Java class}: how the first binder generation types non-string headers."""
 
+SOURCE_DATA = "sourceData"
+"""Message: on an error message, the one that failed as the binder received it."""
+
 READ_ONLY = frozenset((ID, TIMESTAMP))
 
 # Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.

@@ -20,6 +20,7 @@ documented ones, on a real clock what the system under test can be configured to
 
 from streamkit.testing.contract.attempts import AttemptCases
 from streamkit.testing.contract.environment import ContractEnvironment
+from streamkit.testing.contract.errors import ErrorCases
 from streamkit.testing.contract.groups import GroupCases
 from streamkit.testing.contract.lifecycle import LifecycleCases
 from streamkit.testing.contract.messages import MessageCases
@@ -32,6 +33,13 @@ __all__ = ["BinderContract", "ContractEnvironment", "Recorder", "Scenario"]
 
 
 class BinderContract(
-    GroupCases, OrderCases, AttemptCases, SettlementCases, MessageCases, SendingCases, LifecycleCases
+    GroupCases,
+    OrderCases,
+    AttemptCases,
+    SettlementCases,
+    ErrorCases,
+    MessageCases,
+    SendingCases,
+    LifecycleCases,
 ):
     """All cases; subclass it as `Test...` and give it a fixture `environment`."""

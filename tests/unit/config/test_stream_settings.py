@@ -247,10 +247,10 @@ def test_all_errors_come_together():
 
 def test_a_rejected_setting_says_what_to_do():
     """What is not done stops the start, unless it says the default anyway."""
-    key = "spring.cloud.stream.bindings.input.consumer.retry-template-name"
-    (error,) = wrong(f"{key}=t")
+    key = "spring.cloud.stream.bindings.input.consumer.instance-index-list"
+    (error,) = wrong(f"{key}=0,1")
     assert error.startswith(
-        f"application.properties:1: {key}=t is not supported: there are no retry templates;"
+        f"application.properties:1: {key}=0,1 is not supported: a process has one index here;"
     )
     assert load("spring.cloud.stream.default.consumer.batch-mode=false").default.consumer.batch_mode is False
     assert wrong("spring.cloud.stream.default.producer.header-mode=embedded-headers")
