@@ -1,0 +1,1 @@
+"""Filtering by message properties: RocketMQ's SQL92 expressions, and what each group filters by."""

@@ -1,0 +1,209 @@
+"""The parser: sql92.lark, and the clause that each of its alternatives makes."""
+
+from functools import cache
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+from rocket_broker.filter.clauses import Clause, Unfit
+from rocket_broker.filter.java_values import LONG_BITS, Long
+
+__all__ = ["parse"]
+
+_INTEGER_MAX = (1 << 31) - 1
+_LONG_MAX = (1 << LONG_BITS) - 1
+_LONG_DIGITS = 19
+_KEYWORDS = frozenset(
+    {"AND", "OR", "NOT", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE", "CONTAINS", "STARTSWITH", "ENDSWITH"}
+)
+_CONSTANTS = frozenset({"NULL", "TRUE", "FALSE"})
+_SHOWN = 30
+
+
+def parse(text: str) -> Clause:
+    """Return the whole expression.
+
+    Raises:
+        Unfit: It is none.
+    """
+    try:
+        clause: object = _parser().parse(text)
+    except UnexpectedCharacters as e:
+        at = sum(len(line) + 1 for line in text.split("\n")[: e.line - 1]) + e.column - 1
+        raise Unfit(f"{_shown(text, at)} is not understood", at) from None
+    except UnexpectedToken as e:
+        if e.token.type == "$END":
+            raise Unfit("the expression ends too early", len(text)) from None
+        at = e.token.start_pos or 0
+        raise Unfit(f"{_shown(text, at)} is not expected here", at) from None
+    assert isinstance(clause, Clause)
+    return clause
+
+
+class _Clauses(Transformer[Token, Clause]):
+    """Makes a clause of each alternative while the parser runs, under the names that the grammar gives them."""
+
+    # Logic
+
+    def any_of(self, clauses: list[Clause]) -> Clause:
+        return Clause.of_any(clauses)
+
+    def all_of(self, clauses: list[Clause]) -> Clause:
+        return Clause.of_all(clauses)
+
+    @v_args(inline=True)
+    def negation(self, clause: Clause) -> Clause:
+        return clause.negated()
+
+    # Comparisons
+
+    @v_args(inline=True)
+    def equal(self, left: Clause, right: Clause) -> Clause:
+        return left.equal(right)
+
+    @v_args(inline=True)
+    def not_equal(self, left: Clause, right: Clause) -> Clause:
+        return left.equal(right).negated()
+
+    @v_args(inline=True)
+    def is_null(self, clause: Clause, _: Token) -> Clause:
+        return clause.is_null()
+
+    @v_args(inline=True)
+    def is_not_null(self, clause: Clause, _: Token) -> Clause:
+        return clause.is_null().negated()
+
+    @v_args(inline=True)
+    def greater(self, left: Clause, right: Clause) -> Clause:
+        return left.ordered(right, lambda outcome: outcome > 0)
+
+    @v_args(inline=True)
+    def greater_or_equal(self, left: Clause, right: Clause) -> Clause:
+        return left.ordered(right, lambda outcome: outcome >= 0)
+
+    @v_args(inline=True)
+    def less(self, left: Clause, right: Clause) -> Clause:
+        return left.ordered(right, lambda outcome: outcome < 0)
+
+    @v_args(inline=True)
+    def less_or_equal(self, left: Clause, right: Clause) -> Clause:
+        return left.ordered(right, lambda outcome: outcome <= 0)
+
+    @v_args(inline=True)
+    def between(self, clause: Clause, low: Clause, high: Clause) -> Clause:
+        return clause.between(low, high)
+
+    @v_args(inline=True)
+    def not_between(self, clause: Clause, low: Clause, high: Clause) -> Clause:
+        return clause.not_between(low, high)
+
+    @v_args(inline=True)
+    def one_of(self, clause: Clause, *texts: Token) -> Clause:
+        return clause.among([_unquoted(text) for text in texts], wanted=True)
+
+    @v_args(inline=True)
+    def none_of(self, clause: Clause, *texts: Token) -> Clause:
+        return clause.among([_unquoted(text) for text in texts], wanted=False)
+
+    @v_args(inline=True)
+    def contains(self, clause: Clause, text: Token) -> Clause:
+        return clause.like(_unquoted(text), str.__contains__, wanted=True)
+
+    @v_args(inline=True)
+    def not_contains(self, clause: Clause, text: Token) -> Clause:
+        return clause.like(_unquoted(text), str.__contains__, wanted=False)
+
+    @v_args(inline=True)
+    def starts_with(self, clause: Clause, text: Token) -> Clause:
+        return clause.like(_unquoted(text), str.startswith, wanted=True)
+
+    @v_args(inline=True)
+    def not_starts_with(self, clause: Clause, text: Token) -> Clause:
+        return clause.like(_unquoted(text), str.startswith, wanted=False)
+
+    @v_args(inline=True)
+    def ends_with(self, clause: Clause, text: Token) -> Clause:
+        return clause.like(_unquoted(text), str.endswith, wanted=True)
+
+    @v_args(inline=True)
+    def not_ends_with(self, clause: Clause, text: Token) -> Clause:
+        return clause.like(_unquoted(text), str.endswith, wanted=False)
+
+    # Operands
+
+    @v_args(inline=True)
+    def plus(self, clause: Clause) -> Clause:
+        return clause
+
+    @v_args(inline=True)
+    def negative(self, clause: Clause) -> Clause:
+        return clause.negative()
+
+    @v_args(inline=True)
+    def string(self, token: Token) -> Clause:
+        return Clause.of_constant(_unquoted(token), _at(token))
+
+    @v_args(inline=True)
+    def decimal(self, token: Token) -> Clause:
+        digits = token.rstrip("lL")
+        if len(digits) > _LONG_DIGITS or int(digits) > _LONG_MAX:
+            raise Unfit(f"{_shown(token)} does not fit a Long: at most {_LONG_MAX}", _at(token))
+        number = int(digits)
+        return Clause.of_constant(number if number <= _INTEGER_MAX else Long(number), _at(token))
+
+    @v_args(inline=True)
+    def double(self, token: Token) -> Clause:
+        number = float(token)
+        if not 0 < number < float("inf"):
+            raise Unfit(f"{_shown(token)} does not fit a Double: more than 0, at most 1.797e308", _at(token))
+        return Clause.of_constant(number, _at(token))
+
+    @v_args(inline=True)
+    def property(self, token: Token) -> Clause:
+        return Clause.of_property(str(token), _at(token))
+
+    @v_args(inline=True)
+    def true(self, token: Token) -> Clause:
+        return Clause.of_constant(True, _at(token))
+
+    @v_args(inline=True)
+    def false(self, token: Token) -> Clause:
+        return Clause.of_constant(False, _at(token))
+
+    @v_args(inline=True)
+    def null(self, token: Token) -> Clause:
+        return Clause.of_constant(None, _at(token))
+
+
+@cache
+def _parser() -> Lark:
+    return Lark.open(
+        "sql92.lark",
+        rel_to=__file__,
+        parser="lalr",
+        lexer="basic",
+        maybe_placeholders=False,
+        transformer=_Clauses(),
+        lexer_callbacks={"NAME": _keyword},
+    )
+
+
+def _keyword(token: Token) -> Token:
+    """Return a name's token, or that of the keyword it is."""
+    word = token.upper()
+    if word not in _KEYWORDS:
+        return token
+    return Token.new_borrow_pos(word if word in _CONSTANTS else "_" + word, token.value, token)
+
+
+def _unquoted(token: Token) -> str:
+    """Return the text between the quotes; a quote in it is written twice."""
+    return token[1:-1].replace("''", "'")
+
+
+def _at(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def _shown(text: str, at: int = 0) -> str:
+    return repr(text[at:] if len(text) - at <= _SHOWN else text[at : at + _SHOWN] + "…")

@@ -1,0 +1,100 @@
+"""Compiling SQL92 expressions: text in, closure out, or an error that says where.
+
+::
+
+    text ──► tokens ──► LALR parser (sql92.lark) ──► clauses ──► SqlExpression
+
+Clauses are made while the parser runs, so there is no tree. What an expression costs is bounded before any
+message is looked at: its length here, its nesting in `clauses`.
+"""
+
+from functools import lru_cache
+
+from rocket_broker.errors import BrokerError
+from rocket_broker.filter.clauses import Clause, Properties, Unfit
+from rocket_broker.filter.java_values import NoAnswer
+
+__all__ = ["MAX_LENGTH", "SQL92", "SqlError", "SqlExpression", "compile_sql"]
+
+SQL92 = "SQL92"
+"""The expression type that subscriptions name."""
+
+MAX_LENGTH = 8_192
+"""Characters: parsing as many takes some fifty milliseconds, and the loop waits."""
+
+
+class SqlError(BrokerError):
+    """An expression cannot be compiled.
+
+    Attributes:
+        line: Where, from 1.
+        column: Where in the line, from 1.
+        reason: What is wrong.
+    """
+
+    def __init__(self, text: str, at: int, reason: str) -> None:
+        before = text[:at]
+        self.line = before.count("\n") + 1
+        self.column = at - before.rfind("\n")
+        self.reason = reason
+        super().__init__(f"line {self.line}, column {self.column}: {reason}")
+
+
+class SqlExpression:
+    """A compiled expression.
+
+    Attributes:
+        text: What it was compiled from; two expressions are equal when their texts are.
+        cost: Comparisons in it.
+    """
+
+    __slots__ = ("_answer", "cost", "text")
+
+    def __init__(self, text: str, clause: Clause) -> None:
+        self.text = text
+        self.cost = clause.cost
+        self._answer = clause.as_boolean()
+
+    def matches(self, properties: Properties) -> bool:
+        """Whether a message with these properties is wanted; unknown and unanswerable are no."""
+        try:
+            return self._answer(properties) is True
+        except NoAnswer:
+            return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SqlExpression) and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"SqlExpression({self.text!r})"
+
+
+def compile_sql(text: str | None) -> SqlExpression:
+    """Return the expression.
+
+    Raises:
+        SqlError: The text is no expression, or one too large to be served.
+    """
+    outcome = _compiled(text or "")
+    if isinstance(outcome, SqlError):
+        raise outcome.with_traceback(None)
+    return outcome
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> SqlExpression | SqlError:
+    """Compile, and keep failures too: a client whose subscription is wrong sends it with every pull."""
+    if len(text) > MAX_LENGTH:
+        return SqlError(
+            text, MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters, not {len(text)}"
+        )
+    # For the first expression only: most brokers see none.
+    from rocket_broker.filter.grammar import parse
+
+    try:
+        return SqlExpression(text, parse(text))
+    except Unfit as e:
+        return SqlError(text, e.at, str(e))

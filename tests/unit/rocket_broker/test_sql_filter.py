@@ -1,0 +1,186 @@
+"""SQL92 expressions over properties (E51): what they mean, what is refused and where, and what is too much."""
+
+import pytest
+
+from rocket_broker.filter.sql import SqlError, compile_sql
+
+
+def matches(text: str, **properties: str) -> bool:
+    """Whether a message with these properties is wanted."""
+    return compile_sql(text).matches(properties)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "expected"),
+    [
+        ("a = 'x'", "x", True),
+        ("a <> 'x'", "y", True),
+        ("a = 5", "5", True),
+        ("a = 5", "+5", True),
+        ("a > 5", "6", True),
+        ("a > 5", "5", False),
+        ("a >= 5", "5", True),
+        ("a < 5.5", "5", True),
+        ("a <= 1e3", "1000", True),
+        ("a = TRUE", "tRuE", True),
+        ("a = false", "anything", True),
+        ("a BETWEEN 1 AND 3", "3", True),
+        ("a NOT BETWEEN 1 AND 3", "3", False),
+        ("a BETWEEN -3 AND -1", "-2", True),
+        ("a IN ('x', 'y')", "y", True),
+        ("a NOT IN ('x', 'y')", "z", True),
+        ("a = 'it''s'", "it's", True),
+        ("a IS NOT NULL", "x", True),
+        ("a IS NULL", "x", False),
+        ("a CONTAINS 'el'", "hello", True),
+        ("a NOT CONTAINS 'el'", "hello", False),
+        ("a STARTSWITH 'he'", "hello", True),
+        ("a NOT ENDSWITH 'he'", "hello", True),
+        ("a CONTAINS ''", "hello", False),
+        ("NOT (a = 'x')", "y", True),
+        ("a = 3000000000", "3000000000", True),
+    ],
+)
+def test_an_expression_means_what_sql_means(text: str, value: str, expected: bool) -> None:
+    """Comparisons, BETWEEN, IN, IS NULL, numbers, texts and booleans."""
+    assert matches(text, a=value) is expected
+
+
+def test_and_or_and_not_are_three_valued() -> None:
+    """What is unknown decides nothing unless the other side leaves it no say."""
+    assert matches("missing = 1 OR a = 1", a="1")
+    assert not matches("missing = 1 AND a = 1", a="1")
+    assert not matches("NOT (missing = 1)", a="1")
+    assert matches("NOT (missing = 1 AND a = 2)", a="1")
+    assert matches("missing IS NULL")
+
+
+def test_two_missing_properties_are_equal() -> None:
+    """As on Apache's broker, although neither has a value."""
+    assert matches("a = b")
+    assert not matches("a = b", a="x")
+    assert not matches("a <> b", b="x")
+
+
+def test_not_binds_tighter_than_a_comparison() -> None:
+    """As on Apache's broker: the first is (NOT a) = 5, and no property is a boolean."""
+    assert not matches("NOT a = 5", a="4")
+    assert matches("NOT a", a="4")
+    assert not matches("a", a="true")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a > 5", "many"),
+        ("a > 5", "5.5"),
+        ("a > 5", "3000000000"),
+        ("a <> 5", "many"),
+        ("TRUE = a", "true"),
+        ("a > b", "x"),
+        ("NOT (a > 5) OR TRUE", "x"),
+    ],
+)
+def test_a_text_that_cannot_be_compared_matches_nothing(text: str, value: str) -> None:
+    """The whole expression fails, as on Apache's broker, however it goes on."""
+    assert not matches(text, a=value, b="1")
+
+
+def test_a_side_that_decides_is_not_looked_beyond() -> None:
+    """What would fail does no harm behind an OR that is true already."""
+    assert matches("a = 'x' OR a > 5", a="x")
+    assert not matches("a > 5 OR a = 'x'", a="x")
+
+
+@pytest.mark.parametrize(
+    ("text", "java", "expected"),
+    [
+        ("a = 5.0", " 5 ", True),
+        ("a = 5.0", "5f", True),
+        ("a = 2.5", "0x1.4p1", True),
+        ("a > 5.0", "NaN", True),
+        ("a > 5.0", "Infinity", True),
+        ("a > 5.0", "1e999", True),
+        ("a > 5.0", "0x1p9999", True),
+        ("a < 5.0", "-0x1p9999d", True),
+        ("a < 5.0", "1_0", False),
+        ("a = 5", " 5", False),
+        ("a = 5", "٥", True),
+        ("a = 5", "9" * 5000, False),
+    ],
+)
+def test_numbers_are_read_as_java_reads_them(text: str, java: str, expected: bool) -> None:
+    """``Double.valueOf`` and ``Integer.valueOf``, with all they take."""
+    assert matches(text, a=java) is expected
+
+
+def test_texts_are_ordered_as_doubles() -> None:
+    """Two properties have no other type; minus zero comes before zero, and NaN last."""
+    assert matches("a < b", a="9", b="10")
+    assert matches("a < b", a="-0", b="0")
+    assert matches("a <= b AND a >= b", a="NaN", b="NaN")
+    assert not matches("-a < 5", a="1")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "reason"),
+    [
+        ("", 1, 1, "ends too early"),
+        ("a =", 1, 4, "ends too early"),
+        ("a = 1 b = 2", 1, 7, "'b = 2' is not expected here"),
+        ("a ; b", 1, 3, "not understood"),
+        ("a = 1 AND\n  b IN (1)", 2, 9, "'1)' is not expected here"),
+        ("'x'", 1, 1, "a condition is needed"),
+        ("a > 'x'", 1, 5, "only numbers"),
+        ("TRUE > 1", 1, 1, "only numbers"),
+        ("a > 5 > 3", 1, 1, "only numbers"),
+        ("a = NULL", 1, 5, "write IS NULL"),
+        ("TRUE = 'x'", 1, 8, "a boolean cannot be compared"),
+        ("a BETWEEN 5 AND 3", 1, 11, "the first is the greater"),
+        ("a BETWEEN 2.5 AND 2", 1, 11, "the first is the greater"),
+        ("NOT a IN ('x')", 1, 5, "IN is asked of a property"),
+        ("a = 9223372036854775808", 1, 5, "does not fit a Long"),
+        ("a = 1e400", 1, 5, "does not fit a Double"),
+        ("a = 0.0", 1, 5, "does not fit a Double"),
+    ],
+)
+def test_an_error_says_where_and_what(text: str, line: int, column: int, reason: str) -> None:
+    """Lines and columns count from 1."""
+    with pytest.raises(SqlError, match=r"line \d+, column \d+: ") as caught:
+        compile_sql(text)
+    assert (caught.value.line, caught.value.column) == (line, column)
+    assert reason in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("NOT (", ")"), ("NOT ", ""), ("-(", ")"), ("(a = 1 AND (", " OR b))")]
+)
+def test_deep_nesting_is_refused(before: str, after: str) -> None:
+    """Python's stack is not the limit."""
+    with pytest.raises(SqlError, match="nested more than 100 levels deep"):
+        compile_sql(before * 150 + "a" + after * 150 + " = 1")
+
+
+def test_parentheses_are_no_nesting() -> None:
+    """They are gone once the expression is compiled."""
+    assert matches("(" * 2000 + "a = 1" + ")" * 2000, a="1")
+
+
+def test_a_long_chain_is_not_nesting() -> None:
+    """A thousand alternatives are one level, and cost what they are."""
+    expression = compile_sql(" OR ".join(f"a={n}" for n in range(800)))
+    assert expression.matches({"a": "799"})
+    assert expression.cost > 800
+
+
+def test_an_expression_too_long_is_refused() -> None:
+    """The loop would wait for the parser."""
+    with pytest.raises(SqlError, match="at most 8192 characters, not 9000"):
+        compile_sql("a" * 9000)
+
+
+def test_comments_and_names_like_keywords_are_understood() -> None:
+    """Keywords are whole words in any case; comments are no part of the expression."""
+    text = "/* in */ inner = 'x' and NotHere is null -- or not\n or ANDROID = 'y' -- end"
+    assert matches(text, inner="x")
+    assert matches(text, ANDROID="y", NotHere="z")
