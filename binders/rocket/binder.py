@@ -51,8 +51,8 @@ from streamkit.binder.binder import (
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import StartPosition
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
-
 from streamkit.messaging.message import Message
+
 if TYPE_CHECKING:  # the broker is imported only by an application that starts one
     from rocket_broker.embedded import EmbeddedBroker
 
@@ -229,10 +229,10 @@ class RocketBinder(Binder):
     def dead_letter_destination(self, destination: str, group: str) -> str:
         """`%DLQ%group`."""
         return dlq_topic(group)
+
     def origin_of(self, message: Message[bytes]) -> str | None:
         """The topic, also of a message that comes from the group's retry topic."""
         return message.headers.typed(TOPIC, str)
-
 
     async def health(self) -> Health:
         """UP when a name server answers and knows a broker."""
