@@ -85,8 +85,10 @@ class ConfigurationErrors(ConfigurationError):
 
     def __init__(self, errors: Iterable[ConfigurationError]) -> None:
         self.errors = tuple(errors)
-        noun = "setting is" if len(self.errors) == 1 else "settings are"
-        lines = [f"{len(self.errors)} {noun} wrong:", *(f"  - {error}" for error in self.errors)]
+        # Of a listener, for instance, no setting is to blame.
+        noun = "setting" if all(error.origin or error.key for error in self.errors) else "thing"
+        what = f"1 {noun} is" if len(self.errors) == 1 else f"{len(self.errors)} {noun}s are"
+        lines = [f"{what} wrong:", *(f"  - {error}" for error in self.errors)]
         super().__init__("\n".join(lines))
 
 

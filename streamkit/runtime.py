@@ -4,11 +4,9 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextvars import copy_context
-from datetime import timedelta
 from types import ModuleType
 
 from dependency_injector import containers
-from pydantic import BaseModel, ConfigDict
 
 from streamkit.assembly import Assembly, Parts
 from streamkit.binder.binding import OutputBinding
@@ -16,7 +14,7 @@ from streamkit.binder.binding_service import BindingService
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
 from streamkit.clock import use_clock
-from streamkit.config.durations import Milliseconds
+from streamkit.config.application_properties import LIFECYCLE, LifecycleProperties
 from streamkit.container import ApplicationContainer, Providers
 from streamkit.declarations import declares_channels, enabled_bindings
 from streamkit.errors import ApplicationError
@@ -28,18 +26,9 @@ from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
 from streamkit.registrations import Registrations
 
-__all__ = ["LifecycleProperties", "Runtime"]
+__all__ = ["Runtime"]
 
 log = logging.getLogger(__name__)
-
-
-class LifecycleProperties(BaseModel):
-    """`spring.lifecycle.*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-    timeout_per_shutdown_phase: Milliseconds = timedelta(seconds=30)
-    """How long calls in flight may take when the application stops."""
 
 
 class Runtime:
@@ -74,7 +63,7 @@ class Runtime:
         self._assembly: Assembly | None = None
         self._fork_hook: object = None
         self._starting: asyncio.Task[None] | None = None
-        self._lifecycle = container.environment().bind("spring.lifecycle", LifecycleProperties)
+        self._lifecycle = container.environment().bind(LIFECYCLE, LifecycleProperties)
         self.service: BindingService = container.bindings()
 
     async def start(self) -> None:

@@ -1,5 +1,9 @@
 """What the framework finds under type `inmemory`."""
 
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import hookimpl
@@ -21,6 +25,16 @@ def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Bin
 def streamkit_is_default_candidate(type: str) -> bool | None:  # noqa: A002
     """Only applications that ask for memory get it."""
     return False if type == TYPE else None
+
+
+@hookimpl
+def streamkit_settings_models(type: str) -> Mapping[str, type[BaseModel]] | None:  # noqa: A002
+    """The binder's own settings."""
+    if type != TYPE:
+        return None
+    from binders.inmemory.properties import InMemoryBinderProperties
+
+    return {f"spring.cloud.stream.{TYPE}.binder": InMemoryBinderProperties}
 
 
 @hookimpl

@@ -20,6 +20,7 @@ from binders.rocket.properties import (
     RocketBinderProperties,
     RocketConsumerProperties,
     RocketProducerProperties,
+    RocketSpringProperties,
 )
 from rocket_client import (
     Admin,
@@ -119,6 +120,8 @@ class RocketBinder(Binder):
     def __init__(self, name: str, context: BinderContext) -> None:
         super().__init__(name)
         self._properties = context.environment.bind(_PREFIX, RocketBinderProperties)
+        spring = context.environment.bind(self.type, RocketSpringProperties)
+        self._configured_name_server = self._properties.name_server or spring.name_server
         self._clock = context.clock
         self._transport: Transport = _transport.get() or TcpTransport()
         self._name_servers: tuple[str, ...] = ()
@@ -157,7 +160,7 @@ class RocketBinder(Binder):
             self._embedded = None
 
     async def _find_name_servers(self) -> tuple[str, ...]:
-        configured = self._properties.name_server
+        configured = self._configured_name_server
         embedded = self._properties.embedded
         if embedded is Embedded.ALWAYS:
             address = parse_addresses(configured)[0] if configured else f"{LOOPBACK}:0"

@@ -1,5 +1,9 @@
 """The hooks by which the framework makes the RocketMQ binder. Its client is imported when the hook is called."""
 
+from collections.abc import Mapping
+
+from pydantic import BaseModel
+
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import hookimpl
@@ -15,6 +19,16 @@ def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Bin
     from binders.rocket.binder import RocketBinder
 
     return RocketBinder(name, context)
+
+
+@hookimpl
+def streamkit_settings_models(type: str) -> Mapping[str, type[BaseModel]] | None:  # noqa: A002 - the hook's name
+    """The binder's own settings, and those of Spring's RocketMQ starter that it reads."""
+    if type != TYPE:
+        return None
+    from binders.rocket.properties import RocketBinderProperties, RocketSpringProperties
+
+    return {f"spring.cloud.stream.{TYPE}.binder": RocketBinderProperties, TYPE: RocketSpringProperties}
 
 
 @hookimpl

@@ -34,6 +34,8 @@ _NO_TRACE: Final = "no message trace is written"
 _NO_POLLED_CONSUMER: Final = "it is for polled consumers, which this binder does not make"
 _TRANSACTIONS: Final = "this binder does not send transactional messages: remove it"
 
+_NO_TEMPLATE: Final = "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
+
 SQL_PREFIX: Final = "sql:"
 
 V = TypeVar("V")
@@ -108,7 +110,7 @@ _START: Final = {
 class RocketBinderProperties(BaseModel):
     """`spring.cloud.stream.rocketmq.binder.*`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name_server: str | None = None
     """Name servers as `host:port`, several separated by `;` or `,`. Unset: `127.0.0.1:9876`, see `embedded`."""
@@ -164,6 +166,34 @@ class RocketBinderProperties(BaseModel):
         return _legal_group(value)
 
 
+class RocketSpringProducerProperties(BaseModel):
+    """`rocketmq.producer.*`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+    group: Annotated[str | None, Accepted(_NO_TEMPLATE)] = None
+    access_key: Annotated[str | None, Rejected(_NOT_YET_SIGNED)] = None
+    secret_key: Annotated[str | None, Rejected(_NOT_YET_SIGNED)] = None
+    enable_msg_trace: Annotated[bool, Accepted(_NO_TRACE)] = False
+    customized_trace_topic: Annotated[str | None, Accepted(_NO_TRACE)] = None
+    send_message_timeout: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    compress_message_body_threshold: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    retry_times_when_send_failed: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    retry_times_when_send_async_failed: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    retry_next_server: Annotated[bool | None, Accepted(_NO_TEMPLATE)] = None
+    max_message_size: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+
+
+class RocketSpringProperties(BaseModel):
+    """`rocketmq.*`, the settings of Spring's RocketMQ starter, which the first generation's binder reads too."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+    name_server: str | None = None
+    """Name servers, where `spring.cloud.stream.rocketmq.binder.name-server` is not set."""
+    producer: RocketSpringProducerProperties = RocketSpringProducerProperties()
+
+
 class _BindingProperties(BaseModel):
     """What producers and consumers have in common; unset ones are the binder's."""
 
@@ -183,8 +213,6 @@ class _BindingProperties(BaseModel):
     """How often routes are looked up again."""
     heartbeat_broker_interval: PositiveMilliseconds | None = None
     """How often brokers are told who is there."""
-    persist_consumer_offset_interval: PositiveMilliseconds | None = None
-    """How often offsets are committed."""
     access_key: Annotated[str | None, Rejected(_NOT_YET_SIGNED)] = None
     secret_key: Annotated[str | None, Rejected(_NOT_YET_SIGNED)] = None
     namespace: Annotated[
@@ -199,7 +227,7 @@ class _BindingProperties(BaseModel):
 class PushProperties(BaseModel):
     """`consumer.push.*` of the second generation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     orderly: bool | None = None
     """As `orderly`."""
@@ -223,7 +251,7 @@ class PushProperties(BaseModel):
 class PullProperties(BaseModel):
     """`consumer.pull.*` of the second generation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     poll_timeout_millis: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
     pull_thread_nums: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
@@ -272,6 +300,8 @@ class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
     pull: PullProperties = PullProperties()
     group: Annotated[str | None, Accepted("the binding's own group is used")] = None
     trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
+    persist_consumer_offset_interval: PositiveMilliseconds | None = None
+    """How often offsets are committed."""
     pull_timeout: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
     from_store: Annotated[bool | None, Accepted(_NO_POLLED_CONSUMER)] = None
 
@@ -345,6 +375,9 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
     send_call_back: Annotated[str | None, Rejected("subscribe to the binding's error channel instead")] = None
     message_queue_selector: Annotated[
         str | None, Rejected("use partition-selector-name or partition-key-expression instead")
+    ] = None
+    persist_consumer_offset_interval: Annotated[
+        PositiveMilliseconds | None, Accepted("a producer has no offsets")
     ] = None
     error_message_strategy: Annotated[str | None, Accepted("no version reads it")] = None
     send_failure_channel: Annotated[str | None, Accepted("no version reads it")] = None

@@ -117,7 +117,7 @@ class ExtendedConsumerProperties(BaseModel):
     ``spring.cloud.stream.<type>.bindings.<name>.consumer.*``.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     def delivery(self) -> Delivery:
         """Return what these settings mean in portable terms."""
@@ -143,7 +143,7 @@ class ExtendedProducerProperties(BaseModel):
     ``spring.cloud.stream.<type>.bindings.<name>.producer.*``.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     def requirements(self) -> Iterable[Requirement]:
         """Return what these settings ask of the binder."""

@@ -15,11 +15,19 @@ A plugin module looks like this, with the client imported inside the hook::
         if type == "mymq":
             from my_package.properties import MyConsumerProperties, MyProducerProperties
             return MyConsumerProperties, MyProducerProperties
+
+    @hookimpl
+    def streamkit_settings_models(type):
+        if type == "mymq":
+            from my_package.properties import MyBinderProperties
+            return {"spring.cloud.stream.mymq.binder": MyBinderProperties}
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import pluggy
+from pydantic import BaseModel
 
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
@@ -42,6 +50,10 @@ class BinderHooks:
     @hookspec(firstresult=True)
     def streamkit_is_default_candidate(self, type: str) -> bool | None:  # noqa: A002
         """Return False if ``type`` serves only applications that name it."""
+
+    @hookspec(firstresult=True)
+    def streamkit_settings_models(self, type: str) -> Mapping[str, type[BaseModel]] | None:  # noqa: A002
+        """Return the models of ``type``'s own settings by their prefix, for reports and the reference page."""
 
     @hookspec(firstresult=True)
     def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel] | None:  # noqa: A002

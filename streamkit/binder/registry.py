@@ -12,6 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 import pluggy
+from pydantic import BaseModel
 
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
@@ -69,6 +70,12 @@ class BinderTypes:
         if models is None:
             raise ConfigurationError(f"binder type {type_!r} has no extended properties of bindings")
         return models
+
+    def settings_models(self, type_: str) -> Mapping[str, type[BaseModel]]:
+        """Return the models of the type's own settings, by their prefix."""
+        models: Mapping[str, type[BaseModel]] | None
+        models = self._hooks(type_).hook.streamkit_settings_models(type=type_)
+        return models or {}
 
     def is_default_candidate(self, type_: str) -> bool:
         """Return whether the type serves an application that names no binder."""

@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,11 +14,22 @@ from rich.table import Table
 from streamkit.binder.registry import BinderTypes
 from streamkit.config.environment import Environment
 from streamkit.config.explain import ExplainedSetting, explain_binding, explain_model
+from streamkit.config.reference import MARKER, reference_tables
+from streamkit.config.report import ReportedSetting, Verdict, by_verdict, report_settings
 from streamkit.config.settings import PREFIX, StreamSettings
-from streamkit.config.validation import SettingWarning
-from streamkit.errors import ConfigurationError, ConfigurationErrors
+from streamkit.errors import ConfigurationError
 
 C = TypeVar("C", bound=Callable[..., Any])
+
+_PLACES = (".", "config", "src/main/resources", "src/main/resources/config")
+_UNFOLDED = 1000
+_TITLES: Mapping[Verdict, tuple[str, str]] = {
+    Verdict.WRONG: ("Wrong: the application does not start", "red"),
+    Verdict.NO_EFFECT: ("Without effect here", "yellow"),
+    Verdict.OVERRIDDEN: ("Overridden by something stronger", "dim"),
+    Verdict.HONOURED: ("Honoured", "green"),
+    Verdict.FOREIGN: ("Not streamkit's", "dim"),
+}
 
 
 @click.group()
@@ -62,7 +74,7 @@ def explain(
     if as_json:
         click.echo(json.dumps([_row_as_dict(row) for row in rows], indent=2))
         return
-    console = Console()
+    console = wide_console()
     console.print(_settings_table(binding, rows))
     if settings.value.configured_name(binding) is None:
         console.print(_nothing_sets(settings.value, binding))
@@ -74,32 +86,64 @@ def explain(
 def report(
     context: click.Context, config_location: str | None, as_json: bool, arguments: tuple[str, ...]
 ) -> None:
-    """List settings that are wrong or have no effect; fail when one is wrong.
+    """List what becomes of each setting below PATH: wrong, without effect, honoured, not ours; fail when one is wrong.
 
-    ARGUMENTS like --key=value count as they would when the application starts.
+    PATH is a settings file, or a directory that is looked in as an application started there would, and in its
+    src/main/resources; the current directory, if not given. ARGUMENTS like --key=value count as they would when the
+    application starts.
     """
+    paths = [argument for argument in arguments if not argument.startswith("--")]
+    if len(paths) > 1 or (paths and config_location is not None):
+        raise click.UsageError(f"one PATH can be reported on, not {', '.join(arguments)}")
     try:
-        environment = _environment(config_location, arguments)
+        environment = _environment(config_location, arguments, Path(paths[0]) if paths else None)
     except ConfigurationError as error:
         raise click.ClickException(str(error)) from error
-    problems = _problems(environment, _types(context))
-    warnings = list(environment.warnings.values())
+    rows = report_settings(environment, _types(context))
     if as_json:
-        click.echo(json.dumps(_report_as_dict(problems, warnings), indent=2))
+        click.echo(json.dumps({verdict.value: _as_dicts(rows, verdict) for verdict in Verdict}, indent=2))
     else:
-        _print_report(problems, warnings)
-    if problems:
+        _print_report(rows)
+    if by_verdict(rows, Verdict.WRONG):
         raise click.exceptions.Exit(1)
+
+
+@config.command()
+@click.option(
+    "--update",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Write the tables into this Markdown file, in place of what stands below its marker.",
+)
+@click.pass_context
+def reference(context: click.Context, update: Path | None) -> None:
+    """Print the tables of all settings, as Markdown."""
+    tables = reference_tables(_types(context))
+    if update is None:
+        click.echo(tables, nl=False)
+        return
+    written, marker, _ = update.read_text(encoding="utf-8").partition(MARKER)
+    if not marker:
+        raise click.ClickException(f"{update} has no line {MARKER!r}: the tables are written below it")
+    update.write_text(f"{written}{marker}\n\n{tables}", encoding="utf-8")
 
 
 def _types(context: click.Context) -> BinderTypes:
     return context.find_object(BinderTypes) or BinderTypes()
 
 
-def _environment(config_location: str | None, arguments: tuple[str, ...]) -> Environment:
+def _environment(
+    config_location: str | None, arguments: tuple[str, ...], path: Path | None = None
+) -> Environment:
     # Settings without effect are part of what these commands print: the log need not say it too.
     logging.getLogger("streamkit.config").addHandler(logging.NullHandler())
-    return Environment.load(config_location=config_location, arguments=arguments)
+    if path is None:
+        return Environment.load(config_location=config_location, arguments=arguments)
+    if not path.exists():
+        raise click.UsageError(f"there is no file or directory {str(path)!r}")
+    if path.is_file():
+        return Environment.load(config_location=path.name, arguments=arguments, directory=path.parent)
+    places = ",".join(f"optional:{place}" for place in _PLACES)
+    return Environment.load(config_location=places, arguments=arguments, directory=path)
 
 
 def _extended_rows(
@@ -128,17 +172,10 @@ def _binder_type(types: BinderTypes, settings: StreamSettings, binding: str) -> 
     return type_ if type_ in types.names else None
 
 
-def _problems(environment: Environment, types: BinderTypes) -> tuple[ConfigurationError, ...]:
-    try:
-        StreamSettings.load(environment, types.names, types.extended_models)
-    except ConfigurationErrors as found:
-        return found.errors
-    return ()
-
-
 def _settings_table(binding: str, rows: Sequence[ExplainedSetting]) -> Table:
     table = Table(title=f"binding {binding}", title_justify="left")
-    for column in ("setting", "value", "origin"):
+    table.add_column("setting", no_wrap=True)
+    for column in ("value", "origin"):
         table.add_column(column, overflow="fold")
     for row in rows:
         origin = row.origin if row.note is None else f"{row.origin} (no effect: {row.note})"
@@ -152,30 +189,48 @@ def _nothing_sets(settings: StreamSettings, binding: str) -> str:
     return f"Nothing sets {PREFIX}.bindings.{binding}; these are the defaults.{hint}"
 
 
-def _print_report(problems: Sequence[ConfigurationError], warnings: Sequence[SettingWarning]) -> None:
-    for problem in problems:
-        click.secho("wrong      ", fg="red", nl=False)
-        click.echo(str(problem))
-    for warning in warnings:
-        click.secho("no effect  ", fg="yellow", nl=False)
-        click.echo(f"{warning.value.origin}: {warning.value.key}: {warning.reason}")
-    if not problems and not warnings:
-        click.echo("Every setting is known and has an effect.")
+def _print_report(rows: Sequence[ReportedSetting]) -> None:
+    console = wide_console()
+    for verdict, (title, style) in _TITLES.items():
+        listed = by_verdict(rows, verdict)
+        if listed:
+            console.print(_report_table(title, style, listed))
+    console.print(
+        ", ".join(f"{len(by_verdict(rows, verdict))} {verdict.value}" for verdict in Verdict), style="bold"
+    )
+
+
+def _report_table(title: str, style: str, rows: Sequence[ReportedSetting]) -> Table:
+    table = Table(title=title, title_justify="left", title_style=f"bold {style}")
+    table.add_column("setting", no_wrap=True)
+    for column in ("value", "origin"):
+        table.add_column(column, overflow="fold")
+    has_reasons = any(row.reason for row in rows)
+    if has_reasons:
+        table.add_column("why", overflow="fold")
+    for row in rows:
+        table.add_row(row.key, row.value, row.origin, *([row.reason or ""] if has_reasons else []))
+    return table
+
+
+def wide_console() -> Console:
+    """A console that folds nothing unless a person looks at it, on a terminal that has a width."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_UNFOLDED)
 
 
 def _row_as_dict(row: ExplainedSetting) -> dict[str, str | None]:
     return {"setting": row.key, "value": row.value, "origin": row.origin, "note": row.note}
 
 
-def _report_as_dict(
-    problems: Sequence[ConfigurationError], warnings: Sequence[SettingWarning]
-) -> dict[str, list[dict[str, str | None]]]:
-    return {
-        "wrong": [
-            {"setting": p.key, "origin": p.origin, "text": str(p), "suggestion": p.suggestion}
-            for p in problems
-        ],
-        "no_effect": [
-            {"setting": w.value.key, "origin": str(w.value.origin), "text": w.reason} for w in warnings
-        ],
-    }
+def _as_dicts(rows: Sequence[ReportedSetting], verdict: Verdict) -> list[dict[str, str | None]]:
+    return [
+        {
+            "setting": row.key,
+            "value": row.value,
+            "origin": row.origin,
+            "why": row.reason,
+            "suggestion": row.suggestion,
+        }
+        for row in by_verdict(rows, verdict)
+    ]

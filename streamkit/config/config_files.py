@@ -2,29 +2,44 @@
 
 From the weakest to the strongest:
 
-1. `application.yml`, then `application.properties`, in the directory, then in its `config/`;
-2. for each active profile, in the order they are listed: `application-<profile>.yml`, then
+1. `bootstrap.yml`, then `bootstrap.properties`, with the variants of the active profiles, as Spring Cloud reads them;
+2. `application.yml`, then `application.properties`, in the directory, then in its `config/`;
+3. for each active profile, in the order they are listed: `application-<profile>.yml`, then
    `application-<profile>.properties`, in the directory, then in its `config/`.
 
 A later document of a file is stronger than an earlier one; a document with
-`spring.config.activate.on-profile` counts only where that holds.
+`spring.config.activate.on-profile` counts only where that holds. What a document imports
+(`streamkit.config.imports`) is stronger than the document itself, and weaker than what comes after it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from streamkit.config import profiles
 from streamkit.config.document import Document
+from streamkit.config.imports import Import, imported_by, read_tree_of_files
+from streamkit.config.origin import Value
+from streamkit.config.placeholders import Lookup, resolve
+from streamkit.config.profiles import expanded
 from streamkit.config.properties_file import read_properties
+from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.source import KeyedSource
+from streamkit.config.validation import SettingWarning
 from streamkit.config.yaml_file import read_yaml
 from streamkit.errors import ConfigurationError
 
 _SUFFIXES = (".yaml", ".yml", ".properties")
+_BOOTSTRAP = "bootstrap"
 _ON_PROFILE = ("spring", "config", "activate", "onprofile")
+_ON_CLOUD_PLATFORM = ("spring", "config", "activate", "oncloudplatform")
+# Before Spring Boot 2.4 a document's condition was written so.
+_OLD_ON_PROFILE = ("spring", "profiles")
 _ACTIVE = ("spring", "profiles", "active")
 _INCLUDE = ("spring", "profiles", "include")
+_DEFAULT = ("spring", "profiles", "default")
+_GROUP = ("spring", "profiles", "group")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +60,8 @@ class Location:
         locations = []
         for part in filter(None, map(str.strip, text.replace(";", ",").split(","))):
             optional = part.startswith("optional:")
-            path = part.removeprefix("optional:").removeprefix("file:")
-            locations.append(cls(directory / path, optional))
+            path = part.removeprefix("optional:").removeprefix("file:").removeprefix("classpath:/")
+            locations.append(cls(directory / path.removeprefix("classpath:"), optional))
         return locations
 
     @classmethod
@@ -62,14 +77,28 @@ class LoadedFiles:
     Attributes:
         sources: One for each document that counts, the weakest first.
         active_profiles: The profiles that were active, in their order.
+        warnings: Imports that are not read here.
     """
 
     sources: tuple[KeyedSource, ...]
     active_profiles: tuple[str, ...]
+    warnings: tuple[SettingWarning, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A document, with its file and how errors call that."""
+
+    path: Path
+    where: str
+    document: Document
 
 
 def load_files(
-    locations: Sequence[Location], directory: Path, name: str = "application", active: str | None = None
+    locations: Sequence[Location],
+    directory: Path,
+    name: str = "application",
+    lookup: Lookup = lambda key: None,
 ) -> LoadedFiles:
     """Reads every settings file there is.
 
@@ -77,51 +106,76 @@ def load_files(
         locations: Where to look, the weakest first.
         directory: What the file names in errors are relative to.
         name: The files' name, without profile and suffix.
-        active: The active profiles when something stronger than the files lists them.
+        lookup: What is set by something stronger than files; the active profiles, for instance.
 
     Raises:
         ConfigurationError: A location is missing, or a file is malformed.
     """
-    files = _Files(locations, directory, name)
-    unconditional = list(files.documents())
-    listed = _split(active) if active is not None else _profiles_in(unconditional)
-    active_profiles = tuple(dict.fromkeys((*listed, *_profiles_in(unconditional, _INCLUDE)))) or ("default",)
-    documents = [*unconditional, *(found for p in active_profiles for found in files.documents(p))]
-    counting = [(where, document) for where, document in documents if _counts(document, active_profiles)]
+    reader = _Reader(directory)
+    names = [_BOOTSTRAP, name]
+    unconditional = [
+        found for each in names for found in _files(reader, locations, each) if _condition(found) is None
+    ]
+    for found in list(unconditional):
+        unconditional += _Imports(reader, lookup).of(found, ())
+    active = _active_profiles(unconditional, lookup)
+    imports = _Imports(reader, lookup)
+    counting: list[_Found] = []
+    for each in names:
+        for profile in (None, *active):
+            for found in _files(reader, locations, each, profile):
+                if _counts(found, active, lookup):
+                    counting += [found, *imports.of(found, active)]
     return LoadedFiles(
-        tuple(KeyedSource(where, document.entries) for where, document in counting), active_profiles
+        tuple(KeyedSource(found.where, found.document.entries) for found in counting),
+        active,
+        tuple(imports.warnings),
     )
 
 
-class _Files:
-    def __init__(self, locations: Sequence[Location], directory: Path, name: str) -> None:
-        self._locations = locations
+def _files(
+    reader: "_Reader", locations: Sequence[Location], name: str, profile: str | None = None
+) -> Iterator[_Found]:
+    """The documents of the profile's files of that name, the weakest first."""
+    full = name if profile is None else f"{name}-{profile}"
+    for location in locations:
+        if location.path.is_dir():
+            yield from reader.directory_files(location.path, full)
+        elif location.path.is_file():
+            # A location that is a file has no variants for profiles, as in Spring Boot.
+            if profile is None and name != _BOOTSTRAP:
+                yield from reader.file(location.path, location.path.suffix)
+        elif not location.optional:
+            raise ConfigurationError(
+                f"there is no settings file or directory {str(location.path)!r}; "
+                "write `optional:` before it if it may be missing"
+            )
+
+
+class _Reader:
+    """Reads files, each once."""
+
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._name = name
+        self.file: Callable[[Path, str], Sequence[_Found]] = cache(self._read)
 
-    def documents(self, profile: str | None = None) -> Iterator[tuple[str, Document]]:
-        """The documents of the profile's files, each with its file's name, the weakest first."""
-        name = self._name if profile is None else f"{self._name}-{profile}"
-        for location in self._locations:
-            if location.path.is_dir():
-                for path in (location.path / f"{name}{suffix}" for suffix in _SUFFIXES):
-                    if path.is_file():
-                        yield from self._read(path)
-            elif location.path.is_file():
-                # A location that is a file has no variants for profiles, as in Spring Boot.
-                if profile is None:
-                    yield from self._read(location.path)
-            elif not location.optional:
-                raise ConfigurationError(
-                    f"there is no settings file or directory {str(location.path)!r}; "
-                    "write `optional:` before it if it may be missing"
-                )
+    def directory_files(self, directory: Path, name: str) -> Iterator[_Found]:
+        """The documents of the files of that name."""
+        for suffix in _SUFFIXES:
+            path = directory / f"{name}{suffix}"
+            if path.is_file():
+                yield from self.file(path, suffix)
 
-    def _read(self, path: Path) -> Iterator[tuple[str, Document]]:
-        where = str(path.relative_to(self._directory) if path.is_relative_to(self._directory) else path)
-        read = read_properties if path.suffix == ".properties" else read_yaml
+    def key_tree(self, directory: Path) -> _Found:
+        """The files below a directory, each a setting."""
+        where = self._shown(directory)
+        return _Found(directory, where, read_tree_of_files(directory, where))
+
+    def _read(self, path: Path, suffix: str) -> Sequence[_Found]:
+        where = self._shown(path)
+        read = read_properties if suffix == ".properties" else read_yaml
         try:
-            return ((where, document) for document in read(path, where))
+            return [_Found(path, where, document) for document in read(path, where)]
         except UnicodeDecodeError as error:
             raise ConfigurationError(
                 f"{where}: it is not UTF-8, as a YAML file must be: byte {error.object[error.start]:#04x} at position "
@@ -131,26 +185,116 @@ class _Files:
         except OSError as error:
             raise ConfigurationError(f"{where}: it cannot be read: {error.strerror}", origin=where) from error
 
+    def _shown(self, path: Path) -> str:
+        return str(path.relative_to(self._directory) if path.is_relative_to(self._directory) else path)
 
-def _counts(document: Document, active_profiles: Sequence[str]) -> bool:
-    condition = document.find(*_ON_PROFILE)
+
+class _Imports:
+    """Follows imports; what is imported twice counts once, as in Spring Boot."""
+
+    def __init__(self, reader: _Reader, lookup: Lookup) -> None:
+        self.warnings: list[SettingWarning] = []
+        self._reader = reader
+        self._lookup = lookup
+        self._followed: set[Path] = set()
+
+    def of(self, found: _Found, active: Sequence[str]) -> list[_Found]:
+        """What the document imports, and what that imports, the weakest first."""
+        documents: list[_Found] = []
+        for each in imported_by(found.document, found.path.parent, self._lookup):
+            if isinstance(each, SettingWarning):
+                self.warnings.append(each)
+            elif each.path not in self._followed:
+                self._followed.add(each.path)
+                for document in self._documents(each, active):
+                    if _counts(document, active, self._lookup):
+                        documents += [document, *self.of(document, active)]
+        return documents
+
+    def _documents(self, each: Import, active: Sequence[str]) -> Iterator[_Found]:
+        if each.is_tree:
+            if each.path.is_dir():
+                yield self._reader.key_tree(each.path)
+            return
+        if each.path.is_dir():
+            for name in ("application", *(f"application-{profile}" for profile in active)):
+                yield from self._reader.directory_files(each.path, name)
+            return
+        for path in (each.path, *(each.path.with_stem(f"{each.path.stem}-{p}") for p in active)):
+            if path.is_file():
+                yield from self._reader.file(path, each.suffix)
+
+
+def _condition(found: _Found) -> str | None:
+    """The profile expression under which the document counts, if it has one."""
+    condition = found.document.find(*_ON_PROFILE)
+    if condition is not None:
+        return str(condition)
+    listed = found.document.find_list(*_ON_PROFILE) or found.document.find_list(*_OLD_ON_PROFILE)
+    return ",".join(listed) if listed else None
+
+
+def _counts(found: _Found, active_profiles: Sequence[str], lookup: Lookup) -> bool:
+    platform = found.document.find(*_ON_CLOUD_PLATFORM)
+    if platform is not None and uniform(str(platform)) != uniform(_cloud_platform(lookup)):
+        return False
+    condition = _condition(found)
     if condition is None:
         return True
     try:
-        return profiles.matches(str(condition), active_profiles)
+        return profiles.matches(condition, active_profiles)
     except ValueError as error:
-        origin = str(condition.origin)
-        raise ConfigurationError(f"{origin}: {error}", key=condition.key, origin=origin) from error
+        value = found.document.find(*_ON_PROFILE) or found.document.find(*_OLD_ON_PROFILE)
+        origin = str(value.origin) if value is not None else found.where
+        raise ConfigurationError(f"{origin}: {error}", origin=origin) from error
 
 
-def _profiles_in(documents: Iterable[tuple[str, Document]], key: tuple[str, ...] = _ACTIVE) -> list[str]:
-    """The profiles the unconditional documents list: the last list wins."""
+def _cloud_platform(lookup: Lookup) -> str:
+    named = lookup("spring.main.cloud-platform")
+    if named is not None:
+        return named
+    return "none" if lookup("KUBERNETES_SERVICE_HOST") is None else "kubernetes"
+
+
+def _active_profiles(unconditional: Sequence[_Found], lookup: Lookup) -> tuple[str, ...]:
+    listed = _listed(unconditional, lookup, _ACTIVE)
+    included = _listed(unconditional, lookup, _INCLUDE)
+    defaults = _listed(unconditional, lookup, _DEFAULT) or ["default"]
+    found = expanded(
+        [*listed, *included], lambda profile: _listed(unconditional, lookup, (*_GROUP, uniform(profile)))
+    )
+    return tuple(found or defaults)
+
+
+def _listed(documents: Sequence[_Found], lookup: Lookup, key: tuple[str, ...]) -> list[str]:
+    """The profiles that a setting lists: where something stronger than files does, those; else the last list."""
+    strong = lookup(".".join(key))
+    if strong is not None:
+        return _split(strong)
     found: list[str] = []
-    for _, document in documents:
-        if document.find(*_ON_PROFILE) is None:
-            listed = document.find_list(*key)
-            found = found if listed is None else listed
+    for each in documents:
+        values = each.document.find_values(*key) if _condition(each) is None else []
+        if values:
+            found = [item for value in values for item in _split(_resolved(value, documents, lookup))]
     return found
+
+
+def _resolved(value: Value, documents: Sequence[_Found], lookup: Lookup) -> str:
+    """The value's text; its placeholders may stand for anything but what a profile's files say."""
+
+    def find(key: str) -> str | None:
+        strong = lookup(key)
+        if strong is not None:
+            return strong
+        found = (each.document.find(*uniform_key(key)) for each in reversed(documents))
+        return next((str(value) for value in found if value is not None), None)
+
+    try:
+        return resolve(str(value), find)
+    except ConfigurationError as error:
+        raise ConfigurationError(
+            f"{value.origin}: {value.key}={value}: {error}", origin=str(value.origin)
+        ) from error
 
 
 def _split(text: str) -> list[str]:

@@ -23,8 +23,12 @@ class Document:
 
     def find_list(self, *names: str) -> list[str] | None:
         """The items of the list with these uniform segments, written as one text or one by one, or None."""
-        found = [str(value) for rest, value in self._below(names) if not rest or rest[0].isdigit()]
+        found = [str(value) for value in self.find_values(*names)]
         return [item.strip() for text in found for item in text.split(",") if item.strip()] if found else None
+
+    def find_values(self, *names: str) -> list[Value]:
+        """The values of the list with these uniform segments: one text, or one for each index."""
+        return [value for rest, value in self._below(names) if not rest or rest[0].isdigit()]
 
     def _below(self, names: Segments) -> Iterator[tuple[Segments, Value]]:
         for segments, value in self.entries.items():

@@ -21,6 +21,7 @@ from streamkit.config.shape import section_of
 from streamkit.config.source import (
     EnvironmentVariables,
     PropertySource,
+    RandomSource,
     SubtreeSource,
     arguments_source,
     json_source,
@@ -42,12 +43,14 @@ class Environment:
         sources: The sources, the strongest first.
         active_profiles: The profiles that were active when the files were read.
         warnings: Settings found to have no effect so far, by what is said about them.
+        asked: The values somebody has asked for so far, by their places and keys.
     """
 
     def __init__(self, sources: Sequence[PropertySource] = (), active_profiles: Sequence[str] = ()) -> None:
         self.sources = tuple(sources)
         self.active_profiles = tuple(active_profiles)
         self.warnings: dict[str, SettingWarning] = {}
+        self.asked: dict[tuple[str, str], Value] = {}
 
     @classmethod
     def load(
@@ -81,10 +84,12 @@ class Environment:
             strong._locations(config_location, directory),
             directory,
             name=strong.text("spring.config.name") or "application",
-            active=strong.text("spring.profiles.active"),
+            lookup=strong.text,
         )
         weak = [] if defaults is None else [table_source("defaults", defaults, "default given in code")]
-        return cls([*strong.sources, *reversed(files.sources), *weak], files.active_profiles)
+        environment = cls([*strong.sources, *reversed(files.sources), *weak], files.active_profiles)
+        environment.note(files.warnings)
+        return environment
 
     def get(self, key: str) -> Value | None:
         """The value of `key`, its placeholders replaced, or None when nothing sets it.
@@ -157,6 +162,8 @@ class Environment:
             ConfigurationErrors: Everything that is wrong with it.
         """
         self.note(without_effect(tree))
+        for value in tree.origins.values():
+            self._ask(value)
         return validate(tree, model)
 
     def note(self, warnings: Iterable[SettingWarning]) -> None:
@@ -175,15 +182,19 @@ class Environment:
         """An environment in which what is set below `prefix` wins; nothing else is set unless `inherit`."""
         own = [SubtreeSource(source, uniform_key(prefix)) for source in self.sources]
         inner = Environment([*own, *(self.sources if inherit else ())], self.active_profiles)
-        inner.warnings = self.warnings
+        inner.warnings, inner.asked = self.warnings, self.asked
         return inner
 
     def _raw(self, key: str) -> Value | None:
         for source in self.sources:
             found = source.get(key)
             if found is not None:
+                self._ask(found)
                 return found
         return None
+
+    def _ask(self, value: Value) -> None:
+        self.asked.setdefault((str(value.origin), value.key), value)
 
     def _raw_text(self, key: str) -> str | None:
         found = self._raw(key)
@@ -212,3 +223,4 @@ def _strong_sources(
     if inline is not None:
         yield json_source(str(inline), inline.origin)
     yield from_variables
+    yield RandomSource()

@@ -1,7 +1,7 @@
 """Profile expressions: `cloud`, `!cloud`, `eu & (staging | prod)`, and lists of which one suffices."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 _TOKEN = re.compile(r"\s*([&|!()]|[^&|!()\s]+)")
 
@@ -13,6 +13,21 @@ def matches(expression: str, active: Collection[str]) -> bool:
         ValueError: An expression is malformed.
     """
     return any(_Parser(part, active).parse() for part in expression.split(","))
+
+
+def expanded(profiles: Iterable[str], group_of: Callable[[str], Iterable[str]]) -> list[str]:
+    """The profiles, each followed by those of its group (`spring.profiles.group.<profile>`), each once."""
+    found: dict[str, None] = {}
+
+    def add(profile: str) -> None:
+        if profile not in found:
+            found[profile] = None
+            for member in group_of(profile):
+                add(member)
+
+    for profile in profiles:
+        add(profile)
+    return list(found)
 
 
 class _Parser:

@@ -4,7 +4,7 @@ A binding's settings come, the weakest first, from the defaults written in the m
 `spring.cloud.stream.default.*`, and `spring.cloud.stream.bindings.<name>.*`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Annotated, Any, Self
@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from streamkit.config.durations import Seconds
 from streamkit.config.environment import Environment
 from streamkit.config.extended import ExtendedModels, extended_problems
-from streamkit.config.relaxed import uniform
+from streamkit.config.relaxed import uniform, uniform_key
 from streamkit.config.shape import Separator
 from streamkit.config.stream_properties import (
     BinderConfiguration,
@@ -29,7 +29,7 @@ from streamkit.config.stream_properties import (
 )
 from streamkit.config.support import Accepted, Rejected
 from streamkit.config.tree import RawTree, merged
-from streamkit.config.validation import Bound, in_order
+from streamkit.config.validation import Bound, SettingWarning, in_order
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 __all__ = [
@@ -51,6 +51,9 @@ _ONE_INDEX = Rejected("a process has one index here; start one for each")
 _NO_POLLED = Rejected("there are no polled consumers")
 _NO_METERS = Rejected("meters are not published to a binding")
 _NO_REGISTRY = Rejected("there is no schema registry client; add a message converter of your own")
+
+_OTHER_BINDERS = ("rocketmq", "kafka", "rabbit", "kinesis", "pulsar", "pubsub", "solace", "eventhubs", "servicebus")
+"""Types of binders that Spring knows, whether they are installed here or not."""
 
 _reading: ContextVar[RawTree] = ContextVar("streamkit_settings_being_read")
 
@@ -177,9 +180,12 @@ class StreamSettings(BaseSettings):
 
     @classmethod
     def _explain(cls, environment: Environment, binder_types: Iterable[str]) -> Bound[Self]:
-        tree = environment.tree(PREFIX, cls, binder_types)
+        types = list(binder_types)
+        others = [type_ for type_ in _OTHER_BINDERS if type_ not in types]
+        tree = environment.tree(PREFIX, cls, [*types, *others])
+        environment.note(_settings_of_others(environment, others))
         _default_instance_index(tree, environment)
-        _inherit_defaults(tree)
+        environment.note(_inherit_defaults(tree))
         token = _reading.set(tree)
         try:
             return environment.bound(tree, cls)
@@ -234,9 +240,21 @@ def _default_instance_index(tree: RawTree, environment: Environment) -> None:
         tree.put(("instance_index",), found)
 
 
-def _inherit_defaults(tree: RawTree) -> None:
+def _settings_of_others(environment: Environment, types: Iterable[str]) -> Iterator[SettingWarning]:
+    """The settings of binders that are not installed: a service may have several, and use one here."""
+    for type_ in types:
+        for source in environment.sources:
+            for entry in source.entries(uniform_key(f"{PREFIX}.{type_}")):
+                yield SettingWarning(entry.value, f"no binder of type {type_} is installed")
+
+
+def _inherit_defaults(tree: RawTree) -> Iterator[SettingWarning]:
     """Puts `default.*` below what every binding sets itself."""
     default, bindings = tree.values.get("default"), tree.values.get("bindings")
+    if ("default", "destination") in tree.origins:
+        yield SettingWarning(
+            tree.origins["default", "destination"], "a destination is never inherited: every binding has its own"
+        )
     if not isinstance(default, dict) or not isinstance(bindings, dict):
         return
     inherited = {key: value for key, value in default.items() if key != "destination"}

@@ -1,13 +1,18 @@
 """Property sources: settings from one place, looked up by relaxed names."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from secrets import randbelow, token_hex
+from typing import Final, Protocol
+from uuid import uuid4
 
 from streamkit.config.origin import Origin, Scalar, Value
 from streamkit.config.relaxed import Segments, format_key, parse_key, uniform, uniform_key
 from streamkit.errors import ConfigurationError
+
+_RANDOM: Final = re.compile(r"random\.(uuid|value|int|long)(\(\s*\d+\s*\)|[([]\s*-?\d+\s*,\s*-?\d+\s*[)\]])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,38 @@ class EnvironmentVariables:
 
     def __repr__(self) -> str:
         return f"EnvironmentVariables({len(self._values)} variables)"
+
+
+class RandomSource:
+    """Random values, anew at each look: `random.int`, `random.int(10)`, `random.long[1,100]`, `random.uuid`, …"""
+
+    name = "random values"
+
+    def get(self, key: str) -> Value | None:
+        """A value for a key below `random.`; None for others, and for a range that is none."""
+        known = _RANDOM.fullmatch(key.strip())
+        if known is None:
+            return None
+        value = _random(known[1], known[2])
+        return None if value is None else Value(value, Origin("random value"), key)
+
+    def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
+        """Nothing: random values are only there when asked for."""
+        return iter(())
+
+    def __repr__(self) -> str:
+        return "RandomSource()"
+
+
+def _random(kind: str, range_: str | None) -> str | None:
+    if kind == "uuid":
+        return str(uuid4())
+    if kind == "value":
+        return token_hex(16)
+    bits = 31 if kind == "int" else 63
+    bounds = [int(bound) for bound in (range_ or "")[1:-1].split(",") if bound.strip()]
+    low, high = (0, *bounds)[-2:] if bounds else (-(1 << bits), 1 << bits)
+    return str(low + randbelow(high - low)) if low < high else None
 
 
 class SubtreeSource:

@@ -57,7 +57,9 @@ class ConsumerProperties(SettingsModel):
     """Start with the application; false: bound, but started by hand."""
     concurrency: int = Field(default=1, ge=1)
     """How many messages are handled at once."""
-    partitioned: bool = False
+    partitioned: Annotated[
+        bool, Accepted("the messaging system shares the partitions among the members of a group by itself")
+    ] = False
     """The input is partitioned; for binders whose system does not assign partitions itself."""
     instance_count: int = Field(default=-1, ge=-1)
     """Overrides `spring.cloud.stream.instance-count` for this binding; -1 does not."""

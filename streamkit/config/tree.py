@@ -102,10 +102,11 @@ def read_tree(
         sources: The strongest first.
         resolved: Replaces placeholders.
         prefix: The key all others stand below.
-        section: The shape to read them by.
+        section: The shape to read them by; of a model that ignores what it does not know, so does this.
         skip: First segments that are somebody else's.
     """
     tree = RawTree(prefix, section)
+    is_ours = section.model.model_config.get("extra") != "ignore"
     skipped = frozenset(map(uniform, skip))
     for source in reversed(sources):
         lists: set[Location] = set()
@@ -116,7 +117,8 @@ def read_tree(
             try:
                 if location is not None:
                     _replace_weaker_list(tree, location, lists)
-                if location is None or not tree.put(location, resolved(entry.value), entry.loose):
+                known = location is not None and tree.put(location, resolved(entry.value), entry.loose)
+                if is_ours and not known:
                     tree.problems.append(unknown_setting(prefix, section, entry, skip))
             except ConfigurationError as error:
                 tree.problems.append(error)

@@ -81,6 +81,6 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     """Names beside all other mistakes."""
     lines = [f"{BINDINGS}.in.destination=no good", f"{BINDINGS}.other.destination=neither this"]
     told = refused(tmp_path, *lines, listeners="in other nowhere")
-    assert told.startswith("3 settings are wrong:\n")
+    assert told.startswith("3 things are wrong:\n")
     for part in ("'no good'", "'neither this'", "names binding 'nowhere'"):
         assert part in told

@@ -62,42 +62,82 @@ def test_explaining_wrong_settings(run):
     assert f"application.properties:1: unknown setting {INPUT}.grup; did you mean {INPUT}.group?" in output
 
 
+def test_nothing_is_folded_where_nobody_looks(run):
+    """Into a file or a pipe, each setting is one line however long it is."""
+    origin = f"argument --{INPUT}.group"
+    output, _ = run("", "explain", "input", f"--{INPUT}.group={'g' * 200}")
+    assert any("g" * 200 in line and origin in line for line in output.splitlines())
+
+
 def test_a_clean_report(run):
-    """Where all is well the report says so."""
-    assert run(f"{INPUT}.group=g", "report") == ("Every setting is known and has an effect.\n", 0)
+    """Where all is well the report lists what is honoured, and succeeds."""
+    output, code = run(f"{INPUT}.group=g\nspring.datasource.url=jdbc", "report")
+    assert code == 0
+    assert output.splitlines()[-1] == "0 wrong, 0 no effect, 0 overridden, 1 honoured, 1 not ours"
+    assert f"{INPUT}.group" in output
 
 
 def test_a_report(run):
-    """The report lists what is wrong and what has no effect, and fails when something is wrong."""
+    """The report lists what is wrong and what has no effect, each with its place and why, and fails."""
     properties = (
-        f"{INPUT}.consumer.multiplex=true\n{INPUT}.grup=g\n"
+        f"{INPUT}.consumer.partitioned=true\n{INPUT}.grup=g\n"
         "spring.cloud.stream.inmemory.bindings.other.consumer.suspnd=1\n"
+        "spring.cloud.stream.inmemory.binder.partitions=none\n"
     )
     output, code = run(properties, "report")
     assert code == 1
-    assert "wrong      application.properties:2: unknown setting" in output
-    assert "wrong      application.properties:3: unknown setting" in output
-    output, code = run(f"{INPUT}.consumer.multiplex=true\n", "report")
-    assert code == 0
-    assert output == (
-        f"no effect  application.properties:1: {INPUT}.consumer.multiplex: "
-        "whether a list of destinations is one consumer is its binder's choice\n"
-    )
+    for line in (2, 3, 4):
+        assert f"application.properties:{line}" in output
+    assert f"did you mean {INPUT}.group?" in output
+    assert "shares the partitions among the members of a group by itself" in output
+    assert output.splitlines()[-1].startswith("3 wrong, 1 no effect")
 
 
 def test_a_report_as_json(run):
-    """With --json the report can be read by programs."""
-    output, code = run(f"{INPUT}.consumer.multiplex=true\n{INPUT}.grup=g\n", "report", "--json")
+    """With --json the report can be read by programs; secrets are hidden in both."""
+    output, code = run(
+        f"{INPUT}.consumer.partitioned=true\n{INPUT}.grup=g\nmy.password=x\n", "report", "--json"
+    )
     report = json.loads(output)
     assert code == 1
     assert report["wrong"][0]["suggestion"] == f"{INPUT}.group"
-    assert report["no_effect"] == [
+    assert report["no effect"] == [
         {
-            "setting": f"{INPUT}.consumer.multiplex",
+            "setting": f"{INPUT}.consumer.partitioned",
+            "value": "true",
             "origin": "application.properties:1",
-            "text": "whether a list of destinations is one consumer is its binder's choice",
+            "why": "the messaging system shares the partitions among the members of a group by itself",
+            "suggestion": None,
         }
     ]
+    assert report["not ours"][0]["value"] == "******"
+
+
+def test_a_report_on_another_place(run, tmp_path):
+    """A file or a directory can be reported on; origins are told from there, overridden values by what."""
+    (tmp_path / "service").mkdir()
+    (tmp_path / "service" / "application.yml").write_text(f"{INPUT}.group: g")
+    (tmp_path / "service" / "application.properties").write_text(f"{INPUT}.group=h")
+    output, code = run("", "report", "service", "--json")
+    report = json.loads(output)
+    assert code == 0
+    assert [(row["value"], row["origin"]) for row in report["honoured"]] == [
+        ("h", "application.properties:1")
+    ]
+    assert [row["why"] for row in report["overridden"]] == ["by application.properties:1"]
+    output, _ = run("", "report", "service/application.yml", "--json")
+    assert [row["value"] for row in json.loads(output)["honoured"]] == ["g"]
+    output, code = run("", "report", "nowhere")
+    assert (code, "there is no file or directory 'nowhere'" in output) == (2, True)
+
+
+def test_what_only_one_binder_sees_is_reported_too(run):
+    """The environment of a binder is read as the binder would."""
+    own = "spring.cloud.stream.binders.one.environment.spring.cloud.stream.inmemory.binder"
+    properties = f"spring.cloud.stream.binders.one.type=inmemory\n{own}.partitions=2\n{own}.partitoins=2\n"
+    output, code = run(properties, "report", "--json")
+    assert code == 1
+    assert [row["origin"] for row in json.loads(output)["wrong"]] == ["application.properties:3"]
 
 
 def test_a_malformed_file(run):

@@ -212,3 +212,150 @@ def test_below(files):
     )
     assert str(inner.get("name").origin) == "application.properties:2"
     assert environment.below(prefix, inherit=False).text("other") is None
+
+
+def test_profile_groups(files):
+    """A profile may stand for others, which stand for others; a cycle ends."""
+    files.write(
+        "application.yml",
+        "spring.profiles.active: ${MODE:live}\n"
+        "spring.profiles.group:\n  live: [eu, metrics]\n  eu: secure\n  secure: live",
+    )
+    assert files.load().active_profiles == ("live", "eu", "secure", "metrics")
+    assert files.load(variables={"MODE": "dev"}).active_profiles == ("dev",)
+
+
+def test_the_default_profile_may_be_another(files):
+    """Where no profile is active, `spring.profiles.default` is."""
+    files.write("application.yml", "spring.profiles.default: local")
+    assert files.load().active_profiles == ("local",)
+
+
+def test_conditions_of_older_services(files):
+    """Before Spring Boot 2.4 a document's condition was called `spring.profiles`."""
+    files.write("application.yml", "k: base\n---\nspring.profiles: prod,test\nk: prod")
+    assert files.load("--spring.profiles.active=test").text("k") == "prod"
+    assert files.load().text("k") == "base"
+
+
+def test_documents_for_a_cloud_platform(files):
+    """A document that is meant for Kubernetes counts there."""
+    files.write(
+        "application.yml", "k: base\n---\nspring.config.activate.on-cloud-platform: kubernetes\nk: cluster"
+    )
+    assert files.load().text("k") == "base"
+    assert files.load(variables={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).text("k") == "cluster"
+
+
+def test_bootstrap_files(files):
+    """What Spring Cloud reads first is the weakest: the name and the profiles of a service often stand there."""
+    files.write(
+        "bootstrap.yml", "spring: {application.name: shop, profiles.active: dev}\nk: bootstrap\nj: bootstrap"
+    )
+    files.write("bootstrap-dev.yml", "j: dev")
+    files.write("application.yml", "k: application")
+    environment = files.load()
+    assert environment.active_profiles == ("dev",)
+    assert [environment.text(key) for key in ("spring.application.name", "k", "j")] == [
+        "shop",
+        "application",
+        "dev",
+    ]
+
+
+def test_imported_files(files):
+    """They win over the document that imports them, and have variants for profiles; each counts once."""
+    files.write(
+        "application.yml", "spring.config.import: more/shop.yml, optional:file:nowhere.yml\nk: here\nj: here"
+    )
+    files.write("more/shop.yml", "spring.config.import: [shop.yml, './plain[.properties]']\nk: shop\ni: shop")
+    files.write("more/shop-dev.yml", "i: dev")
+    files.write("more/plain", "h=plain")
+    environment = files.load("--spring.profiles.active=dev")
+    assert [environment.text(key) for key in "kjih"] == ["shop", "here", "dev", "plain"]
+    assert str(environment.get("k").origin) == "more/shop.yml:2"
+    files.write("application-dev.yml", "k: profile")
+    assert files.load("--spring.profiles.active=dev").text("k") == "profile"
+
+
+def test_imports_may_be_named_by_settings(files):
+    """Placeholders in them are replaced by what is stronger, or stands in the same document."""
+    files.write("application.yml", "spring.config.import: ${place}/x.yml\nplace: a")
+    files.write("a/x.yml", "k: a")
+    files.write("b/x.yml", "k: b")
+    assert files.load().text("k") == "a"
+    assert files.load("--place=b").text("k") == "b"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x.yml", "application.yml:1: spring.config.import=x.yml: there is no '.*x.yml'; write `optional:`"),
+        (
+            "more",
+            "application.yml:1: spring.config.import=more: 'more' ends neither in .properties nor in .yml",
+        ),
+        ("${no}.yml", "application.yml:1: spring.config.import=.*: nothing sets 'no'"),
+    ],
+)
+def test_imports_that_cannot_be(files, text, expected):
+    """A missing file, one of an unknown kind and an unknown placeholder name the line that imports it."""
+    files.write("application.yml", f"spring.config.import: {text}")
+    files.write("more", "")
+    with pytest.raises(ConfigurationError, match=expected):
+        files.load()
+
+
+def test_imports_from_elsewhere_are_warned_about(files, caplog):
+    """What stands in Nacos or a config server is not read, and no error: a service's files can stay as they are."""
+    files.write(
+        "application.yml", "spring.config.import: 'nacos:${x}.yml, optional:configserver:http://c'\nk: 1"
+    )
+    environment = files.load()
+    assert environment.text("k") == "1"
+    assert [warning.reason.partition(":")[0] for warning in environment.warnings.values()] == [
+        "nacos",
+        "configserver",
+    ]
+    assert "spring.config.import has no effect: nacos: is not read here" in caplog.text
+
+
+def test_a_tree_of_files(files):
+    """Each file of a mounted volume is a setting, its path the key; a whole directory of settings files works too."""
+    files.write("application.yml", "spring.config.import: 'configtree:secrets/, file:more/'")
+    files.write("secrets/shop.token", "abc\n")
+    files.write("more/application.yml", "k: more")
+    (files.directory / "secrets" / "db").mkdir()
+    files.write("secrets/db/password", "x")
+    environment = files.load()
+    assert (environment.text("shop.token"), environment.text("db.password"), environment.text("k")) == (
+        "abc",
+        "x",
+        "more",
+    )
+    assert str(environment.get("db.password").origin) == "secrets/db/password"
+
+
+@pytest.mark.parametrize(
+    ("key", "low", "high"),
+    [
+        ("random.int", -(2**31), 2**31),
+        ("random.int(10)", 0, 10),
+        ("random.int[5,7]", 5, 7),
+        ("random.long(3, 4)", 3, 4),
+        ("random.long", -(2**63), 2**63),
+    ],
+)
+def test_random_numbers(files, key, low, high):
+    """`${random.int}` and its relatives are numbers of their range."""
+    environment = files.load(f"--k=${{{key}}}")
+    assert all(low <= int(environment.text("k")) < high for _ in range(5))
+
+
+def test_other_random_values(files):
+    """`random.uuid` and `random.value` are another text each time; what is no range sets nothing."""
+    environment = files.load("--k=${random.uuid}")
+    assert len({environment.text("k") for _ in range(3)}) == 3
+    assert len(environment.text("random.value")) == 32
+    assert environment.get("random.int[7,7]") is None
+    assert environment.get("random.thing") is None

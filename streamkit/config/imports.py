@@ -1,0 +1,112 @@
+"""What a settings document imports: `spring.config.import`.
+
+./more.yml   optional:file:/etc/shop/shop.properties   file:/etc/shop/config[.yaml]     files
+configtree:/run/secrets/                                                                 a file for each setting
+nacos:shop.yml   configserver:http://…                                                   not read: a warning says so
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from streamkit.config.document import Document
+from streamkit.config.origin import Origin, Value
+from streamkit.config.placeholders import Lookup, resolve
+from streamkit.config.relaxed import parse_key, uniform_key
+from streamkit.config.validation import SettingWarning
+from streamkit.errors import ConfigurationError
+
+_IMPORT = ("spring", "config", "import")
+_SCHEME = re.compile(r"([a-z][a-z0-9-]+):(.*)", re.DOTALL)
+_SUFFIX_HINT = re.compile(r"(.*)\[(\.\w+)\]")
+_FILES = ("file", "classpath")
+_TREE = "configtree"
+_SUFFIXES = (".properties", ".yml", ".yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One thing to import, which exists.
+
+    Attributes:
+        path: The file or directory.
+        suffix: What the file is read as: `.properties`, or `.yml` and `.yaml`.
+        is_tree: Whether each file below it is a setting.
+    """
+
+    path: Path
+    suffix: str = ""
+    is_tree: bool = False
+
+
+def imported_by(document: Document, directory: Path, lookup: Lookup) -> Iterator[Import | SettingWarning]:
+    """What the document imports, in its order, or why something of it is not read.
+
+    Args:
+        document: The document.
+        directory: What relative paths start from: where the document's file is.
+        lookup: Settings stronger than files, for placeholders.
+
+    Raises:
+        ConfigurationError: Something that is not optional is missing.
+    """
+    for value in document.find_values(*_IMPORT):
+        for part in filter(None, map(str.strip, str(value).split(","))):
+            text = part.removeprefix("optional:")
+            scheme = _SCHEME.fullmatch(text)
+            kind, rest = (scheme[1], scheme[2]) if scheme is not None else ("file", text)
+            if kind not in (*_FILES, _TREE):
+                yield SettingWarning(
+                    value, f"{kind}: is not read here; keep what this application needs of it in a file"
+                )
+                continue
+            try:
+                rest = resolve(rest, lambda key: _own(document, key, lookup(key)))
+                path = directory / (rest.lstrip("/") if kind == "classpath" else rest)
+                yield from _found(path, kind, is_optional=text != part)
+            except ConfigurationError as error:
+                raise ConfigurationError(
+                    f"{value.origin}: {value.key}={value}: {error}",
+                    key=value.key,
+                    value=value.value,
+                    origin=str(value.origin),
+                ) from error
+
+
+def _found(path: Path, kind: str, *, is_optional: bool) -> Iterator[Import]:
+    if path.is_dir():
+        yield Import(path, is_tree=kind == _TREE)
+        return
+    hinted = _SUFFIX_HINT.fullmatch(str(path))
+    suffix = path.suffix if hinted is None else hinted[2]
+    if hinted is not None:
+        path = Path(hinted[1])
+    if path.is_file():
+        if suffix not in _SUFFIXES:
+            raise ConfigurationError(
+                f"{path.name!r} ends neither in .properties nor in .yml: say what it is with {path.name}[.yaml]"
+            )
+        yield Import(path, suffix)
+    elif not is_optional:
+        raise ConfigurationError(
+            f"there is no {str(path)!r}; write `optional:` before it if it may be missing"
+        )
+
+
+def read_tree_of_files(directory: Path, where: str) -> Document:
+    """A document in which the path of each file below `directory` is a key, and its text the value."""
+    document = Document()
+    for path in sorted(directory.rglob("*")):
+        parts = path.relative_to(directory).parts
+        # Kubernetes mounts a volume's files by links from a directory whose name begins with two dots.
+        if path.is_file() and not any(part.startswith(".") for part in parts):
+            key = ".".join(parts)
+            text = path.read_text(encoding="utf-8").removesuffix("\n")
+            document.add(parse_key(key), Value(text, Origin(f"{where}/{'/'.join(parts)}"), key))
+    return document
+
+
+def _own(document: Document, key: str, stronger: str | None) -> str | None:
+    found = document.find(*uniform_key(key)) if stronger is None else None
+    return stronger if found is None else str(found)

@@ -1,0 +1,160 @@
+"""The reference page of all settings, written from the models: Markdown tables, one for each group."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from streamkit.config.application_properties import GROUPS
+from streamkit.config.explain import setting_text
+from streamkit.config.relaxed import kebab
+from streamkit.config.report import KnownTypes
+from streamkit.config.settings import PREFIX, StreamSettings
+from streamkit.config.shape import Field, Leaf, Listing, Section, Shape, Table, section_of
+from streamkit.config.support import Accepted, limit_of
+
+MARKER = (
+    "<!-- What follows is written by `streamkit config reference --update`: change the models instead. -->"
+)
+"""The line of a Markdown file below which the tables stand."""
+
+_HEADER = "| setting | type | default | what it does | here |\n|---|---|---|---|---|"
+_TYPES: Mapping[object, str] = {
+    bool: "boolean",
+    int: "int",
+    float: "number",
+    str: "text",
+    timedelta: "duration",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentedSetting:
+    """One row.
+
+    Attributes:
+        key: Its key, below the group's prefix.
+        aliases: Other spellings of its last segment.
+        type: What it is, in a word.
+        default: What holds when nothing sets it.
+        text: What it does.
+        status: `honoured`, or how far not, and why.
+    """
+
+    key: str
+    aliases: tuple[str, ...]
+    type: str
+    default: str
+    text: str
+    status: str
+
+    def __str__(self) -> str:
+        names = f"`{self.key}`" + "".join(f", `{alias}`" for alias in self.aliases)
+        default = f"`{self.default}`" if self.default else ""
+        return "| " + " | ".join(map(_cell, (names, self.type, default, self.text, self.status))) + " |"
+
+
+def reference_tables(types: KnownTypes) -> str:
+    """The tables of all settings there are, those of the installed binder types included."""
+    tables = [reference_table("The application", PREFIX, StreamSettings)]
+    tables += [reference_table(group.title, group.prefix, group.model) for group in GROUPS]
+    for type_ in types.names:
+        consumer, producer = types.extended_models(type_)
+        for prefix, model in types.settings_models(type_).items():
+            tables.append(reference_table(f"Binder `{type_}`: `{prefix}`", prefix, model))
+        below = f"{PREFIX}.{type_}.bindings.<name>"
+        tables.append(reference_table(f"Binder `{type_}`: consumers", f"{below}.consumer", consumer))
+        tables.append(reference_table(f"Binder `{type_}`: producers", f"{below}.producer", producer))
+    return "\n".join(tables)
+
+
+def reference_table(title: str, prefix: str, model: type[BaseModel]) -> str:
+    """A section with the settings of the model below the prefix."""
+    rows = "\n".join(map(str, documented(model)))
+    return f"## {title}\n\nBelow `{prefix}`:\n\n{_HEADER}\n{rows}\n"
+
+
+def documented(model: type[BaseModel]) -> Iterator[DocumentedSetting]:
+    """The settings of the model, in its order; groups are flattened, a group met again is referred to."""
+    yield from _rows(section_of(model), (), model(), set())
+
+
+def _rows(
+    section: Section, path: tuple[str, ...], defaults: BaseModel | None, seen: set[type[BaseModel]]
+) -> Iterator[DocumentedSetting]:
+    for known in dict.fromkeys(section.fields.values()):
+        place = (*path, kebab(known.name))
+        default = getattr(defaults, known.name, None)
+        below = _section_below(known.shape)
+        if below is None:
+            yield _row(known, place, default)
+            continue
+        if isinstance(known.shape, Table):
+            place, default = (*place, "<name>"), below.model()
+        if below.model in seen:
+            text = known.info.description or ""
+            yield DocumentedSetting(".".join((*place, "*")), (), "", "", text, "as above")
+            continue
+        if isinstance(known.shape, Table):
+            seen.add(below.model)
+        yield from _rows(below, place, default, seen)
+
+
+def _section_below(shape: Shape) -> Section | None:
+    if isinstance(shape, Table):
+        shape = shape.value
+    return shape if isinstance(shape, Section) else None
+
+
+def _row(known: Field, place: tuple[str, ...], default: object) -> DocumentedSetting:
+    key = ".".join(place) + (".<key>" if isinstance(known.shape, Table) else "")
+    aliases = tuple(
+        dict.fromkeys(
+            spelling for alias in _aliases(known.info) if (spelling := kebab(alias)) != kebab(known.name)
+        )
+    )
+    text = " ".join((known.info.description or "").split())
+    return DocumentedSetting(
+        key, aliases, _type(known.shape), setting_text(default), text, _status(known.info)
+    )
+
+
+def _aliases(info: FieldInfo) -> list[str]:
+    alias = info.validation_alias
+    choices = getattr(alias, "choices", [alias])
+    return [choice for choice in choices if isinstance(choice, str)]
+
+
+def _status(info: FieldInfo) -> str:
+    limit = limit_of(info)
+    if limit is None:
+        return "honoured"
+    what = "no effect" if isinstance(limit, Accepted) else "rejected"
+    values = "".join(f" `{setting_text(value)}`" for value in limit.only)
+    return f"{what}{f' as{values}' if values else ''}: {limit.reason}"
+
+
+def _type(shape: Shape) -> str:
+    match shape:
+        case Listing():
+            return "list" if shape.separator == "," else f"list, by `{shape.separator}`"
+        case Table():
+            return "map"
+        case Leaf(type=kind) if isinstance(kind, type) and issubclass(kind, Enum):
+            return ", ".join(f"`{member.value}`" for member in kind)
+        case Leaf():
+            return next((word for type_, word in _TYPES.items() if _is(shape.type, type_)), "text")
+        case _:
+            return ""
+
+
+def _is(annotation: object, type_: object) -> bool:
+    """Whether an annotation is the type, or an `Annotated` of it."""
+    return annotation is type_ or getattr(annotation, "__origin__", None) is type_
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;") if "`" not in text else text.replace("|", "\\|")
