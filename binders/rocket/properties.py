@@ -34,7 +34,9 @@ _NO_TRACE: Final = "no message trace is written"
 _NO_POLLED_CONSUMER: Final = "it is for polled consumers, which this binder does not make"
 _TRANSACTIONS: Final = "this binder does not send transactional messages: remove it"
 
-_NO_TEMPLATE: Final = "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
+_NO_TEMPLATE: Final = (
+    "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
+)
 
 SQL_PREFIX: Final = "sql:"
 
@@ -196,6 +198,8 @@ class RocketSpringProperties(BaseModel):
 
 class _BindingProperties(BaseModel):
     """What producers and consumers have in common; unset ones are the binder's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     enabled: Annotated[
         bool, Rejected("a disabled binding only fails: remove the setting, or the binding")

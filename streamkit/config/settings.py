@@ -52,7 +52,17 @@ _NO_POLLED = Rejected("there are no polled consumers")
 _NO_METERS = Rejected("meters are not published to a binding")
 _NO_REGISTRY = Rejected("there is no schema registry client; add a message converter of your own")
 
-_OTHER_BINDERS = ("rocketmq", "kafka", "rabbit", "kinesis", "pulsar", "pubsub", "solace", "eventhubs", "servicebus")
+_OTHER_BINDERS = (
+    "rocketmq",
+    "kafka",
+    "rabbit",
+    "kinesis",
+    "pulsar",
+    "pubsub",
+    "solace",
+    "eventhubs",
+    "servicebus",
+)
 """Types of binders that Spring knows, whether they are installed here or not."""
 
 _reading: ContextVar[RawTree] = ContextVar("streamkit_settings_being_read")
@@ -253,7 +263,8 @@ def _inherit_defaults(tree: RawTree) -> Iterator[SettingWarning]:
     default, bindings = tree.values.get("default"), tree.values.get("bindings")
     if ("default", "destination") in tree.origins:
         yield SettingWarning(
-            tree.origins["default", "destination"], "a destination is never inherited: every binding has its own"
+            tree.origins["default", "destination"],
+            "a destination is never inherited: every binding has its own",
         )
     if not isinstance(default, dict) or not isinstance(bindings, dict):
         return
