@@ -122,8 +122,7 @@ def _problems(environment: Environment, types: KnownTypes) -> Iterator[Configura
     environment.text("spring.application.name")
     groups: dict[str, type[BaseModel]] = {group.prefix: group.model for group in GROUPS}
     for type_ in types.names:
-        if environment.sets_below(f"{PREFIX}.{type_}.binder"):
-            groups |= types.settings_models(type_)
+        groups |= types.settings_models(type_)
     for prefix, model in groups.items():
         yield from _attempt(partial(environment.bind, prefix, model))
     yield from _attempt(lambda: StreamSettings.load(environment, types.names, types.extended_models))
