@@ -12,8 +12,21 @@ Every call waits for its answer. A client may be used by several threads; after 
 connections. Nothing is held in the background: no heartbeats, no rebalancing, no group membership.
 """
 
+from rocket_client.blocking.batch_sender import BatchSender, EncodedBatch
 from rocket_client.blocking.client import BlockingClient
-from rocket_client.blocking.connection import BlockingConnection, Request
+from rocket_client.blocking.connection import BlockingConnection
+from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pulls import PullRequest, PullResult
+from rocket_client.blocking.ranges import QueueRange, RangePart
 
-__all__ = ["BlockingClient", "BlockingConnection", "PullRequest", "PullResult", "Request"]
+__all__ = [
+    "BatchSender",
+    "BlockingClient",
+    "BlockingConnection",
+    "EncodedBatch",
+    "PullRequest",
+    "PullResult",
+    "QueueRange",
+    "RangePart",
+    "Request",
+]

@@ -1,21 +1,24 @@
 """The blocking client: queues, offsets, pulls and sends, each call with its answer."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Self, TypeVar
 
-from rocket_client.blocking.connection import BlockingConnection, Request
+from rocket_client.blocking.batch_sender import BatchSender
+from rocket_client.blocking.connection import BlockingConnection
+from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pool import ConnectionPool
-from rocket_client.blocking.pulls import PullRequest, PullResult
+from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
+from rocket_client.blocking.ranges import QueueRange, RangePart, RangePulls
+from rocket_client.blocking.retrying import AWAY, BUSY_CODES, Patience
 from rocket_client.blocking.routes import BlockingRoutes
 from rocket_client.outgoing import Outgoing, OutgoingMessages
-from rocket_client.pull_answer import PULL_STATUS
 from rocket_client.selectors import MessageQueueSelector
 from rocket_client.send_attempts import SendAttempts
 from rocket_client.send_result import STATUS_OF_RESPONSE, SendResult
 from rocket_client.settings import ProducerSettings
-from rocket_client.subscription import tag_subscription
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
@@ -26,8 +29,6 @@ from rocket_remoting.headers import (
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
     GetMinOffsetResponseHeader,
-    PullMessageRequestHeader,
-    PullMessageResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     SearchOffsetRequestHeader,
@@ -37,7 +38,6 @@ from rocket_remoting.headers import (
 )
 from rocket_remoting.message import Message, MessageQueue
 from rocket_remoting.message_id import UniqueIdGenerator
-from rocket_remoting.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 T = TypeVar("T")
 
@@ -82,6 +82,10 @@ class BlockingClient:
             TopicNotFoundError: No name server knows the topic.
         """
         return self._routes.route(topic).subscribe_queues
+
+    def topics(self) -> frozenset[str]:
+        """All topics the name server knows, the system's own among them."""
+        return self._routes.topics()
 
     def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that can be written to; of a topic that is to be created, those it will have.
@@ -137,6 +141,28 @@ class BlockingClient:
         )
         self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header)
 
+    def min_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """`min_offset` of many queues, asked for all at once."""
+        headers = [GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id) for queue in queues]
+        answers = self._ask_all(queues, RequestCode.GET_MIN_OFFSET, headers)
+        return {queue: answer.header(GetMinOffsetResponseHeader).offset for queue, answer in answers}
+
+    def max_offsets(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """`max_offset` of many queues, asked for all at once."""
+        headers = [GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id) for queue in queues]
+        answers = self._ask_all(queues, RequestCode.GET_MAX_OFFSET, headers)
+        return {queue: answer.header(GetMaxOffsetResponseHeader).offset for queue, answer in answers}
+
+    def commit_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """`commit_offset` for many queues, all at once."""
+        headers = [
+            UpdateConsumerOffsetRequestHeader(
+                consumer_group=self.group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+            )
+            for queue, offset in offsets.items()
+        ]
+        self._ask_all(list(offsets), RequestCode.UPDATE_CONSUMER_OFFSET, headers)
+
     # Pulling
 
     def pull(
@@ -146,6 +172,7 @@ class BlockingClient:
         *,
         max_messages: int = 32,
         expression: str = "*",
+        expression_type: str = "TAG",
         wait: float = 0.0,
     ) -> PullResult:
         """Messages of the queue from `offset` on.
@@ -154,14 +181,15 @@ class BlockingClient:
             queue: The queue.
             offset: Where to begin.
             max_messages: Most messages wanted; the broker may give fewer.
-            expression: Tags, ``a || b``, or ``*`` for all messages.
+            expression: Tags, ``a || b``, or ``*`` for all messages; or an SQL92 expression.
+            expression_type: ``TAG`` or ``SQL92``.
             wait: Seconds the broker may wait for a message where there is none.
 
         Raises:
             ResponseError: The broker refused.
         """
         asked = PullRequest(queue, offset, max_messages)
-        subscription = _Subscription(self.group, expression, wait)
+        subscription = Subscription(self.group, expression, wait, expression_type)
         request = subscription.request(asked)
         response = self._on_master(
             queue, lambda connection: connection.invoke(*request, timeout=wait + self._timeout)
@@ -179,7 +207,7 @@ class BlockingClient:
         Raises:
             ResponseError: The broker refused one of them.
         """
-        subscription = _Subscription(self.group, expression, 0.0)
+        subscription = Subscription(self.group, expression, 0.0)
         for (topic, broker_name), group in groupby(requests, lambda asked: _broker_of(asked.queue)):
             yield from self._pull_from(topic, broker_name, group, subscription, depth)
 
@@ -188,22 +216,81 @@ class BlockingClient:
         topic: str,
         broker_name: str,
         requests: Iterable[PullRequest],
-        subscription: "_Subscription",
+        subscription: Subscription,
         depth: int,
     ) -> Generator[PullResult]:
         asked: dict[int, PullRequest] = {}
-
-        def noted() -> Generator[Request]:
-            for number, request in enumerate(requests):
-                asked[number] = request
-                yield subscription.request(request)
-
         address = self._routes.master_address(topic, broker_name)
+        noted = subscription.noted(requests, asked)
         with self._pool.connection(address) as connection:
-            for number, response in connection.invoke_many(noted(), depth=depth, timeout=self._timeout):
+            for number, response in connection.invoke_many(noted, depth=depth, timeout=self._timeout):
                 yield subscription.result(asked.pop(number), response, address)
 
+    def read_ranges(
+        self,
+        ranges: Iterable[QueueRange],
+        *,
+        expression: str = "*",
+        expression_type: str = "TAG",
+        max_messages: int = 4096,
+        depth: int = 64,
+        patience: float = 120.0,
+    ) -> Generator[RangePart]:
+        """Everything between the offsets of the ranges, each range in its queue's order.
+
+        A broker that is away or busy is waited for, and reading goes on where it stopped.
+
+        Args:
+            ranges: What to read; those next to each other that lie at one broker share its connection.
+            expression: Tags, ``a || b``, or ``*`` for all messages; or an SQL92 expression.
+            expression_type: ``TAG`` or ``SQL92``.
+            max_messages: Most messages asked for in a pull.
+            depth: Most pulls under way at once.
+            patience: Seconds after which a broker that gives nothing is given up.
+
+        Raises:
+            ResponseError: A broker refused.
+            ConnectError: A broker stayed away; likewise ConnectionLost and RequestTimeout.
+        """
+        subscription = Subscription(self.group, expression, 0.0, expression_type)
+        for (topic, broker_name), group in groupby(ranges, lambda asked: _broker_of(asked.queue)):
+            left, waiting = list(group), Patience(patience)
+            while left:
+                pulls = RangePulls(
+                    left, max_messages=max_messages, depth=depth, is_filtered=not subscription.takes_all
+                )
+                try:
+                    for part in self._read_from(topic, broker_name, pulls, subscription, depth):
+                        waiting.renew()
+                        yield part
+                except AWAY as error:
+                    self._routes.expire(topic)
+                    waiting.failed(error)
+                except ResponseError as error:
+                    if error.code not in BUSY_CODES:
+                        raise
+                    waiting.failed(error)
+                left = pulls.unread()
+                if left:
+                    time.sleep(waiting.pause())
+
+    def _read_from(
+        self, topic: str, broker_name: str, pulls: RangePulls, subscription: Subscription, depth: int
+    ) -> Generator[RangePart]:
+        asked: dict[int, PullRequest] = {}
+        address = self._routes.master_address(topic, broker_name)
+        requests = subscription.noted(pulls, asked)
+        with self._pool.connection(address) as connection:
+            for number, response in connection.invoke_many(requests, depth=depth, timeout=self._timeout):
+                yield from pulls.answered(number, subscription.result(asked.pop(number), response, address))
+
     # Sending
+
+    def batch_sender(self, *, depth: int = 8, patience: float = 120.0) -> BatchSender:
+        """Sends batches that are encoded already, up to `depth` under way to each broker; see `BatchSender`."""
+        return BatchSender(
+            self._routes, self._pool, depth=depth, request_timeout=self._timeout, patience=patience
+        )
 
     def send(
         self,
@@ -283,6 +370,24 @@ class BlockingClient:
             raise ResponseError(response.code, response.remark, address=queue.broker_name, request_code=code)
         return response
 
+    def _ask_all(
+        self, queues: Sequence[MessageQueue], code: RequestCode, headers: Sequence[Header]
+    ) -> list[tuple[MessageQueue, RemotingCommand]]:
+        """Ask the masters of all queues what may be asked twice, each of them everything at once."""
+        answers: list[tuple[MessageQueue, RemotingCommand]] = []
+        asked = sorted(zip(queues, headers, strict=True), key=lambda pair: pair[0])
+        for _, group in groupby(asked, lambda pair: _broker_of(pair[0])):
+            pairs = list(group)
+            requests = [Request(code, header) for _, header in pairs]
+            responses = self._on_master(pairs[0][0], partial(_invoke_all, requests, self._timeout))
+            for (queue, _), response in zip(pairs, responses, strict=True):
+                if response.code != ResponseCode.SUCCESS:
+                    raise ResponseError(
+                        response.code, response.remark, address=queue.broker_name, request_code=code
+                    )
+                answers.append((queue, response))
+        return answers
+
     def _on_master(self, queue: MessageQueue, ask: Callable[[BlockingConnection], T]) -> T:
         """Ask the queue's master what may be asked twice; once more where it is now if it is gone."""
         try:
@@ -297,55 +402,12 @@ class BlockingClient:
         return self._routes.master_address(queue.topic, queue.broker_name)
 
 
-class _Subscription:
-    """What all pulls of one call have in common."""
-
-    __slots__ = ("_group", "_tags", "_text", "_wait_ms")
-
-    def __init__(self, group: str, expression: str, wait: float) -> None:
-        subscription = tag_subscription("", expression, 0)
-        self._group = group
-        self._text = subscription.sub_string
-        self._tags = frozenset(subscription.tags_set)
-        self._wait_ms = int(wait * 1000)
-
-    def request(self, asked: PullRequest) -> Request:
-        """The request for one pull."""
-        return Request(
-            RequestCode.PULL_MESSAGE,
-            PullMessageRequestHeader(
-                consumer_group=self._group,
-                topic=asked.queue.topic,
-                queue_id=asked.queue.queue_id,
-                queue_offset=asked.offset,
-                max_msg_nums=asked.max_messages,
-                sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if self._wait_ms else 0),
-                commit_offset=0,
-                suspend_timeout_millis=self._wait_ms,
-                subscription=self._text,
-                sub_version=0,
-                expression_type="TAG",
-            ),
-        )
-
-    def result(self, asked: PullRequest, response: RemotingCommand, address: str) -> PullResult:
-        """What the answer to one pull says."""
-        status = PULL_STATUS.get(response.code)
-        if status is None:
-            raise ResponseError(
-                response.code, response.remark, address=address, request_code=RequestCode.PULL_MESSAGE
-            )
-        header = response.header(PullMessageResponseHeader)
-        return PullResult(
-            asked,
-            status,
-            header.next_begin_offset,
-            header.min_offset,
-            header.max_offset,
-            response.body,
-            self._tags,
-        )
-
-
 def _broker_of(queue: MessageQueue) -> tuple[str, str]:
     return queue.topic, queue.broker_name
+
+
+def _invoke_all(
+    requests: Sequence[Request], timeout: float, connection: BlockingConnection
+) -> list[RemotingCommand]:
+    answers = dict(connection.invoke_many(requests, timeout=timeout))
+    return [answers[number] for number in range(len(requests))]

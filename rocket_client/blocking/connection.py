@@ -1,32 +1,21 @@
 """One socket to one peer: requests out, answers in, many of them under way at once if wanted."""
 
 import os
-import selectors
 import socket
 import threading
-import time
-from collections.abc import Generator, Iterable
-from contextlib import closing
-from typing import NamedTuple, Self
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from itertools import islice
+from typing import Self
 
+from rocket_client.blocking.pipeline import READ, Exchange, Pipeline, Request, wait_for
 from rocket_remoting.address import parse_address
 from rocket_remoting.command import Buffer, RemotingCommand
-from rocket_remoting.errors import ConnectError, ConnectionLost, RequestTimeout
+from rocket_remoting.errors import ConnectError, ConnectionLost
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
 
 _MAX_OPAQUE = 0x7FFFFFFF
-_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-# Not the default selector: that one would be a file descriptor more, shared with forked children.
-_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
-
-
-class Request(NamedTuple):
-    """A request to be sent: code, typed header, body."""
-
-    code: int
-    header: Header | None = None
-    body: Buffer = b""
 
 
 class BlockingConnection:
@@ -82,7 +71,7 @@ class BlockingConnection:
         with self._exclusively():
             command = RemotingCommand.request(code, header, body, oneway=True)
             command.opaque = self._opaque()
-            exchange = _Exchange(self._open(), self._decoder, self.address)
+            exchange = Exchange(self._open(), self._decoder, self.address)
             try:
                 exchange.expect(code, timeout)
                 exchange.write(b"".join(command.encode()))
@@ -95,8 +84,9 @@ class BlockingConnection:
     ) -> Generator[tuple[int, RemotingCommand]]:
         """Each answer with its request's number, counted from 0, in the order of arrival.
 
-        `requests` is taken from as answers come, so it may go on while they are looked at. The connection
-        serves nobody else until the iterator is used up or closed.
+        `requests` is taken from as answers come, so it may go on while they are looked at; one that had
+        nothing more is asked again after the next answer. The connection serves nobody else until the
+        iterator is used up or closed.
 
         Args:
             requests: What to send.
@@ -108,29 +98,34 @@ class BlockingConnection:
             ConnectionLost: The connection ended before all answers came.
             RequestTimeout: No answer came within `timeout` seconds.
         """
+        source = enumerate(requests)
+        with self.pipeline(timeout=timeout) as pipeline:
+            while True:
+                free = depth - pipeline.in_flight
+                pipeline.submit(list(islice(source, max(free, 0))))
+                if not pipeline.in_flight:
+                    return
+                yield from pipeline.read()
+
+    @contextmanager
+    def pipeline(self, *, timeout: float) -> Iterator[Pipeline]:
+        """Requests out and answers in as the caller likes; the connection serves nobody else meanwhile.
+
+        Who leaves before all answers came, leaves a connection that is made anew at its next use.
+
+        Args:
+            timeout: Seconds within which the next answer must come.
+
+        Raises:
+            ConnectError: The peer cannot be reached.
+        """
         with self._exclusively():
-            exchange = _Exchange(self._open(), self._decoder, self.address)
-            waiting: dict[int, tuple[int, int]] = {}  # number and code, by opaque
-            source = enumerate(requests)
+            exchange = Exchange(self._open(), self._decoder, self.address)
+            pipeline = Pipeline(exchange, self._opaque, timeout)
             try:
-                while True:
-                    pieces: list[Buffer] = []
-                    while len(waiting) < depth and (following := next(source, None)) is not None:
-                        number, request = following
-                        command = RemotingCommand.request(request.code, request.header, request.body)
-                        command.opaque = self._opaque()
-                        waiting[command.opaque] = number, request.code
-                        pieces += command.encode()
-                    if not waiting:
-                        return
-                    exchange.expect(next(iter(waiting.values()))[1], timeout)
-                    exchange.write(b"".join(pieces))
-                    for response in exchange.read():
-                        found = waiting.pop(response.opaque, None)
-                        if found is not None:
-                            yield found[0], response
+                yield pipeline
             finally:
-                if waiting:  # a failure, or enough was seen: late answers must not meet the next exchange
+                if pipeline.in_flight:  # late answers must not meet the next exchange
                     self._drop()
 
     def close(self) -> None:
@@ -164,7 +159,7 @@ class BlockingConnection:
     def _open(self) -> socket.socket:
         if self._is_closed:
             raise ConnectionLost(self.address, "closed on this side")
-        if self._socket is not None and _wait_for(self._socket, _READ, 0):
+        if self._socket is not None and wait_for(self._socket, READ, 0):
             self._drop()
         if self._socket is None:
             self._decoder = FrameDecoder(self._max_frame)
@@ -175,70 +170,6 @@ class BlockingConnection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-class _Exchange:
-    """Writes and reads on a socket that does not block, within a time limit."""
-
-    __slots__ = ("_address", "_code", "_deadline", "_decoder", "_early", "_socket", "_timeout")
-
-    def __init__(self, sock: socket.socket, decoder: FrameDecoder, address: str) -> None:
-        self._socket = sock
-        self._decoder = decoder
-        self._address = address
-        self._code = 0
-        self._timeout = self._deadline = 0.0
-        self._early: list[RemotingCommand] = []  # answers that came while we wrote
-
-    def expect(self, code: int, timeout: float) -> None:
-        """From now on `timeout` seconds may pass until a request of this code is answered."""
-        self._code = code
-        self._timeout = timeout
-        self._deadline = time.monotonic() + timeout
-
-    def write(self, data: bytes) -> None:
-        """Send all of it, and read meanwhile: the peer may not read on before what it wrote is read."""
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[self._socket.send(rest) :]
-            except BlockingIOError:
-                if self._wait(_READ | _WRITE) & _READ:
-                    self._early += self._receive()
-            except OSError as error:
-                raise ConnectionLost(self._address, error.strerror or str(error)) from error
-
-    def read(self) -> list[RemotingCommand]:
-        """The next answers, at least one."""
-        answers, self._early = self._early, []
-        while not answers:
-            self._wait(_READ)
-            answers = self._receive()
-        return answers
-
-    def _receive(self) -> list[RemotingCommand]:
-        try:
-            count = self._socket.recv_into(self._decoder.writable())
-        except BlockingIOError:
-            return []
-        except OSError as error:
-            raise ConnectionLost(self._address, error.strerror or str(error)) from error
-        if not count:
-            raise ConnectionLost(self._address, "closed by the peer")
-        return [command for command in self._decoder.received(count) if command.is_response]
-
-    def _wait(self, events: int) -> int:
-        ready = _wait_for(self._socket, events, max(0.0, self._deadline - time.monotonic()))
-        if not ready:
-            raise RequestTimeout(self._address, self._code, self._timeout)
-        return ready
-
-
-def _wait_for(sock: socket.socket, events: int, timeout: float) -> int:
-    with _Selector() as selector:
-        selector.register(sock, events)
-        ready = selector.select(timeout)
-    return ready[0][1] if ready else 0
 
 
 def _connect(address: str, timeout: float) -> socket.socket:

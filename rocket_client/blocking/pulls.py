@@ -1,10 +1,19 @@
 """What is asked for and what comes back when messages are pulled."""
 
+from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
-from rocket_client.pull_answer import PullStatus
+from rocket_client.blocking.pipeline import Request
+from rocket_client.pull_answer import PULL_STATUS, PullStatus
+from rocket_client.subscription import ALL, tag_subscription
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.errors import ResponseError
+from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.record import decode_records
+from rocket_remoting.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
 
 
 class PullRequest(NamedTuple):
@@ -45,3 +54,79 @@ class PullResult(NamedTuple):
         for message in messages:
             message.broker_name = broker_name
         return messages
+
+
+class Subscription:
+    """What all pulls of one call have in common.
+
+    Attributes:
+        tags: The tags asked for; empty for all, and with an SQL92 expression.
+        takes_all: Whether no message is left out.
+    """
+
+    __slots__ = ("_group", "_text", "_type", "_wait_ms", "tags", "takes_all")
+
+    def __init__(self, group: str, expression: str, wait: float, expression_type: str = "TAG") -> None:
+        self._group = group
+        self._type = expression_type
+        self._wait_ms = int(wait * 1000)
+        if expression_type == "TAG":
+            subscription = tag_subscription("", expression, 0)
+            self._text = subscription.sub_string
+            self.tags = frozenset(subscription.tags_set)
+            self.takes_all = self._text == ALL
+        else:
+            self._text, self.tags, self.takes_all = expression, frozenset(), False
+
+    def __repr__(self) -> str:
+        return f"<Subscription of {self._group}: {self._type} {self._text!r}>"
+
+    def request(self, asked: PullRequest) -> Request:
+        """The request for one pull."""
+        return Request(
+            RequestCode.PULL_MESSAGE,
+            PullMessageRequestHeader(
+                consumer_group=self._group,
+                topic=asked.queue.topic,
+                queue_id=asked.queue.queue_id,
+                queue_offset=asked.offset,
+                max_msg_nums=asked.max_messages,
+                sys_flag=PULL_SUBSCRIPTION | (PULL_SUSPEND if self._wait_ms else 0),
+                commit_offset=0,
+                suspend_timeout_millis=self._wait_ms,
+                subscription=self._text,
+                sub_version=0,
+                expression_type=self._type,
+            ),
+        )
+
+    def noted(self, pulls: Iterable[PullRequest], asked: dict[int, PullRequest]) -> Iterator[Request]:
+        """The requests for pulls, each noted in `asked` under its number as it is taken."""
+        return map(self._noted, enumerate(pulls), repeat(asked))
+
+    def _noted(self, numbered: tuple[int, PullRequest], asked: dict[int, PullRequest]) -> Request:
+        number, pull = numbered
+        asked[number] = pull
+        return self.request(pull)
+
+    def result(self, asked: PullRequest, response: RemotingCommand, address: str) -> PullResult:
+        """What the answer to one pull says.
+
+        Raises:
+            ResponseError: The broker refused.
+        """
+        status = PULL_STATUS.get(response.code)
+        if status is None:
+            raise ResponseError(
+                response.code, response.remark, address=address, request_code=RequestCode.PULL_MESSAGE
+            )
+        header = response.header(PullMessageResponseHeader)
+        return PullResult(
+            asked,
+            status,
+            header.next_begin_offset,
+            header.min_offset,
+            header.max_offset,
+            response.body,
+            self.tags,
+        )

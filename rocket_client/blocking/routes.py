@@ -8,7 +8,7 @@ from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableError, TopicNotFoundError
 from rocket_client.settings import ProducerSettings
 from rocket_client.topic_route import MASTER_ID, TopicRoute
-from rocket_remoting.bodies import TopicRouteData, decode_body
+from rocket_remoting.bodies import TopicList, TopicRouteData, decode_body
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.errors import ConnectError, ConnectionLost, RequestTimeout, ResponseError
@@ -57,6 +57,18 @@ class BlockingRoutes:
         if not route.publish_queues:
             raise TopicNotFoundError(topic, "none of its queues can be written to")
         return route
+
+    def topics(self) -> frozenset[str]:
+        """All topics that a name server knows.
+
+        Raises:
+            NameServersUnreachableError: No name server answered.
+        """
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        response, address = self._ask(code, None)
+        if response.code != ResponseCode.SUCCESS:
+            raise ResponseError(response.code, response.remark, address=address, request_code=code)
+        return frozenset(decode_body(response.body, TopicList).topic_list)
 
     def created(self, topic: str) -> None:
         """Note that a message was stored: until a name server knows more, the topic has the queues foreseen."""
@@ -131,7 +143,7 @@ class BlockingRoutes:
             request_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
         )
 
-    def _ask(self, code: RequestCode, header: Header) -> tuple[RemotingCommand, str]:
+    def _ask(self, code: RequestCode, header: Header | None) -> tuple[RemotingCommand, str]:
         addresses = self._addresses
         causes: list[Exception] = []
         for number, address in enumerate(addresses):

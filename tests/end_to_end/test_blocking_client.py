@@ -4,11 +4,12 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
-from rocket_client.blocking import BlockingClient, PullRequest
+from rocket_client.blocking import BlockingClient, EncodedBatch, PullRequest, QueueRange, Request
 from rocket_client.errors import (
     BrokerNotFoundError,
     IllegalMessageError,
@@ -17,12 +18,16 @@ from rocket_client.errors import (
     SendTimeoutError,
     TopicNotFoundError,
 )
+from rocket_client.outgoing import OutgoingMessages
 from rocket_client.pull_answer import PullStatus
 from rocket_client.selectors import select_by_hash
 from rocket_client.send_result import SendStatus
 from rocket_client.settings import ProducerSettings
+from rocket_remoting.clock import SystemClock
 from rocket_remoting.errors import ConnectError, ResponseError
 from rocket_remoting.message import Message, MessageQueue
+from rocket_remoting.message_id import UniqueIdGenerator
+from rocket_remoting.record import decode_records
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +119,97 @@ def test_many_pulls_under_way(client: BlockingClient, queue: MessageQueue) -> No
     results = {result.request.offset: result for result in client.pull_many(requests, depth=8)}
     bodies = [message.body for offset in sorted(results) for message in results[offset].messages()]
     assert bodies == [b"%d" % number for number in range(100)]
+
+
+def test_ranges_are_read_to_their_end(client: BlockingClient, queue: MessageQueue) -> None:
+    """Several ranges, pulls of any size: all messages in order, and none beyond the range's end."""
+    other = client.publish_queues(queue.topic)[2]
+    client.send(Message(queue.topic, b"other"), queue=other)
+    ranges = [QueueRange(queue, 10, 95), QueueRange(other, 0, 1)]
+    for size in (1, 7, 4096):
+        parts = client.read_ranges(ranges, max_messages=size)
+        bodies = [message.body for part in parts for message in decode_records(part.records)]
+        assert bodies == [b"%d" % number for number in range(10, 95)] + [b"other"]
+
+
+def test_a_filtered_range(client: BlockingClient, queue: MessageQueue) -> None:
+    """A filter may leave everything out; the range ends all the same."""
+    parts = list(client.read_ranges([QueueRange(queue, 0, 100)], expression="none"))
+    assert (parts[-1].end, any(part.is_lost for part in parts)) == (100, False)
+
+
+def test_offsets_of_many_queues(client: BlockingClient, queue: MessageQueue) -> None:
+    """All queues are asked at once, and committed at once."""
+    queues = client.queues(queue.topic)
+    assert client.max_offsets(queues) == {each: 100 if each == queue else 0 for each in queues}
+    assert set(client.min_offsets(queues).values()) == {0}
+    client.commit_offsets({queue: 17})
+    assert client.committed_offset(queue) == 17
+    assert queue.topic in client.topics()
+
+
+def encoded(client: BlockingClient, queue: MessageQueue, number: int) -> EncodedBatch:
+    """A batch of two messages."""
+    outgoing = OutgoingMessages(
+        "g", ProducerSettings(name_servers="x:1"), SystemClock(), UniqueIdGenerator(None)
+    )
+    batch = outgoing.batch([Message(queue.topic, b"%d-%d" % (number, each)) for each in range(2)])
+    header = outgoing.header(batch, queue.broker_name, queue.queue_id)
+    return EncodedBatch(queue, Request(batch.code, header, batch.body), 2)
+
+
+def test_batches_under_way(client: BlockingClient, queue: MessageQueue) -> None:
+    """Encoded batches are stored in the order they were given, many of them under way."""
+    with client.batch_sender(depth=4) as sender:
+        for number in range(20):
+            sender.put(encoded(client, queue, number))
+        sender.flush()
+        assert sender.stored == 40
+    (part,) = client.read_ranges([QueueRange(queue, 100, 140)])
+    bodies = [message.body for message in decode_records(part.records)]
+    assert bodies == [b"%d-%d" % (number, each) for number in range(20) for each in range(2)]
+
+
+def test_a_refused_batch(client: BlockingClient, queue: MessageQueue) -> None:
+    """What a broker refuses for good is an error, and not tried again."""
+    with client.batch_sender() as sender:
+        sender.put(encoded(client, MessageQueue(queue.topic, queue.broker_name, 99), 0))
+        with pytest.raises(ResponseError, match="queueId"):
+            sender.flush()
+
+
+def test_a_broker_that_stays_away() -> None:
+    """Reading and sending wait for a broker as long as they are told, then say who is away."""
+    with ThreadedBroker() as running:
+        settings = ProducerSettings(name_servers=running.name_server, connect_timeout=timedelta(seconds=1))
+        client = BlockingClient("blocking-group", settings)
+        queue = client.send(Message("away", b"x")).message_queue
+    with client:
+        with pytest.raises(ConnectError):
+            list(client.read_ranges([QueueRange(queue, 0, 1)], patience=0.1))
+        with client.batch_sender(patience=0.1) as sender:
+            sender.put(encoded(client, queue, 0))
+            with pytest.raises(ConnectError):
+                sender.flush()
+
+
+def test_a_broker_that_comes_back(tmp_path: Path) -> None:
+    """A sender and a reader go on where they were when their broker is there again."""
+    with ThreadedBroker(tmp_path) as first:
+        ports = [int(address.rpartition(":")[2]) for address in (first.name_server, first.address)]
+        client = BlockingClient("g", ProducerSettings(name_servers=first.name_server))
+        queue = client.send(Message("back", b"x")).message_queue
+        sender = client.batch_sender()
+        sender.put(encoded(client, queue, 0))
+        sender.flush()
+        reading = client.read_ranges([QueueRange(queue, 0, 5)], max_messages=1)
+        parts = [next(reading)]
+    with ThreadedBroker(tmp_path, name_server_port=ports[0], broker_port=ports[1]), client, sender:
+        sender.put(encoded(client, queue, 1))
+        sender.flush()
+        parts += reading
+    bodies = [message.body for part in parts for message in decode_records(part.records)]
+    assert bodies == [b"x", b"0-0", b"0-1", b"1-0", b"1-1"]
 
 
 def test_a_selector_chooses_the_queue(client: BlockingClient) -> None:
