@@ -9,12 +9,15 @@ from rocket_client.errors import ClientError as ClientError
 from rocket_client.errors import ClientStateError as ClientStateError
 from rocket_client.errors import GroupInUseError as GroupInUseError
 from rocket_client.errors import IllegalMessageError as IllegalMessageError
+from rocket_client.errors import IllegalOffsetError as IllegalOffsetError
 from rocket_client.errors import MessageTooLargeError as MessageTooLargeError
 from rocket_client.errors import NameServersUnreachableError as NameServersUnreachableError
+from rocket_client.errors import QueueNotAssignedError as QueueNotAssignedError
 from rocket_client.errors import SendError as SendError
 from rocket_client.errors import SendRejectedError as SendRejectedError
 from rocket_client.errors import SendTimeoutError as SendTimeoutError
 from rocket_client.errors import TopicNotFoundError as TopicNotFoundError
+from rocket_client.group_consumer import RebalanceListener as RebalanceListener
 from rocket_client.listener import SUCCESS as SUCCESS
 from rocket_client.listener import ConcurrentListener as ConcurrentListener
 from rocket_client.listener import ConcurrentOutcome as ConcurrentOutcome
@@ -25,7 +28,11 @@ from rocket_client.listener import Reject as Reject
 from rocket_client.listener import RetryLater as RetryLater
 from rocket_client.listener import Success as Success
 from rocket_client.listener import Suspend as Suspend
+from rocket_client.lite_pull_consumer import LitePullConsumer as LitePullConsumer
 from rocket_client.producer import Producer as Producer
+from rocket_client.pull_answer import PullStatus as PullStatus
+from rocket_client.pull_consumer import PullConsumer as PullConsumer
+from rocket_client.pull_consumer import PullResult as PullResult
 from rocket_client.push_consumer import PushConsumer as PushConsumer
 from rocket_client.selectors import MessageQueueSelector as MessageQueueSelector
 from rocket_client.selectors import select_by_hash as select_by_hash
@@ -34,8 +41,10 @@ from rocket_client.send_result import SendResult as SendResult
 from rocket_client.send_result import SendStatus as SendStatus
 from rocket_client.settings import ClientSettings as ClientSettings
 from rocket_client.settings import ConsumeFromWhere as ConsumeFromWhere
+from rocket_client.settings import LitePullConsumerSettings as LitePullConsumerSettings
 from rocket_client.settings import MessageModel as MessageModel
 from rocket_client.settings import ProducerSettings as ProducerSettings
+from rocket_client.settings import PullConsumerSettings as PullConsumerSettings
 from rocket_client.settings import PushConsumerSettings as PushConsumerSettings
 from rocket_client.state import ServiceState as ServiceState
 
@@ -55,6 +64,9 @@ __all__ = [
     "ConsumeFromWhere",
     "GroupInUseError",
     "IllegalMessageError",
+    "IllegalOffsetError",
+    "LitePullConsumer",
+    "LitePullConsumerSettings",
     "MessageModel",
     "MessageQueueSelector",
     "MessageTooLargeError",
@@ -63,8 +75,14 @@ __all__ = [
     "OrderlyOutcome",
     "Producer",
     "ProducerSettings",
+    "PullConsumer",
+    "PullConsumerSettings",
+    "PullResult",
+    "PullStatus",
     "PushConsumer",
     "PushConsumerSettings",
+    "QueueNotAssignedError",
+    "RebalanceListener",
     "Reject",
     "RetryLater",
     "SendError",

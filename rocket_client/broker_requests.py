@@ -48,6 +48,7 @@ class BrokerRequests:
         self._routes = routes
         self._connect = connect
         self._timeout = timeout
+        self._without_lite_pulls: set[str] = set()
 
     async def ask(
         self,
@@ -156,15 +157,19 @@ class BrokerRequests:
 
     # Messages
 
-    async def pull(self, address: str, header: PullMessageRequestHeader, timeout: float) -> PullAnswer:
+    async def pull(
+        self,
+        address: str,
+        header: PullMessageRequestHeader,
+        timeout: float,
+        code: RequestCode = RequestCode.PULL_MESSAGE,
+    ) -> PullAnswer:
         """One pull; the broker may hold it for as long as the header says."""
         connection = await self._connect(address)
-        response = await connection.invoke(RequestCode.PULL_MESSAGE, header, timeout=timeout)
+        response = await connection.invoke(code, header, timeout=timeout)
         status = PULL_STATUS.get(response.code)
         if status is None:
-            raise ResponseError(
-                response.code, response.remark, address=address, request_code=RequestCode.PULL_MESSAGE
-            )
+            raise ResponseError(response.code, response.remark, address=address, request_code=code)
         answer = response.header(PullMessageResponseHeader)
         return PullAnswer(
             status,
@@ -174,3 +179,14 @@ class BrokerRequests:
             answer.suggest_which_broker_id or MASTER_ID,
             response.body,
         )
+
+    async def lite_pull(self, address: str, header: PullMessageRequestHeader, timeout: float) -> PullAnswer:
+        """`pull` by LITE_PULL_MESSAGE; by PULL_MESSAGE from brokers that do not know that request (4.9)."""
+        if address not in self._without_lite_pulls:
+            try:
+                return await self.pull(address, header, timeout, RequestCode.LITE_PULL_MESSAGE)
+            except ResponseError as error:
+                if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    raise
+                self._without_lite_pulls.add(address)
+        return await self.pull(address, header, timeout)

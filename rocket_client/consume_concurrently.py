@@ -33,6 +33,7 @@ from rocket_client.listener import (
 from rocket_client.membership import Membership
 from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.send_back import DEAD_LETTER, DEFAULT_MAX_RECONSUME_TIMES, SendBack
+from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.message import MessageExt
 
@@ -54,6 +55,7 @@ class ConcurrentConsumption:
     def __init__(
         self,
         member: Membership,
+        settings: PushConsumerSettings,
         listener: ConcurrentListener,
         send_back: SendBack | None,
         process_queues: Callable[[], Collection[ProcessQueue]],
@@ -62,11 +64,11 @@ class ConcurrentConsumption:
 
         Args:
             member: Whose messages.
+            settings: How many at once, how often, how long.
             listener: What is called.
             send_back: Where failed messages go; None: nowhere, as in broadcasting.
             process_queues: All that are assigned now, to look for calls that take too long.
         """
-        settings = member.settings
         self._group = member.group
         self._offsets = member.offsets
         self._listener = listener

@@ -27,6 +27,7 @@ from rocket_client.listener import (
 from rocket_client.membership import Membership
 from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.send_back import SendBack
+from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.message import MessageExt
 
@@ -45,6 +46,7 @@ class OrderlyConsumption:
     def __init__(
         self,
         member: Membership,
+        settings: PushConsumerSettings,
         listener: OrderlyListener,
         send_back: SendBack | None,
         lock: Callable[[ProcessQueue], Awaitable[bool]] | None,
@@ -53,11 +55,11 @@ class OrderlyConsumption:
 
         Args:
             member: Whose messages.
+            settings: How many at once, how often, how long the pauses.
             listener: What is called.
             send_back: Where dead letters go; None: nowhere, as in broadcasting.
             lock: Asks the broker for a queue's lock; None: no locks, as in broadcasting.
         """
-        settings = member.settings
         self._group = member.group
         self._offsets = member.offsets
         self._listener = listener

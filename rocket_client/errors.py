@@ -11,6 +11,8 @@
         ├── NameServersUnreachableError .causes     no name server answered
         ├── TopicNotFoundError      .topic      no name server knows the topic, nor one to create it from
         ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
+        ├── QueueNotAssignedError   .queue      the queue is not among the consumer's
+        ├── IllegalOffsetError      .queue .offset  the queue has no such offset
         └── SendError               .topic .brokers .attempts .causes
             ├── SendRejectedError   .code .remark   the broker refused, with a code that is not worth a retry
             └── SendTimeoutError    .timeout        the time for the whole send ran out; it may be stored
@@ -22,6 +24,7 @@ A `SendError` tells every attempt: `brokers` and `causes` run in parallel, the l
 from collections.abc import Sequence
 
 from rocket_remoting.errors import RemotingError, ResponseError
+from rocket_remoting.message import MessageQueue
 
 
 class ClientError(RemotingError):
@@ -92,6 +95,26 @@ class BrokerNotFoundError(ClientError):
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"no address of broker {broker_name!r} is known")
         self.broker_name = broker_name
+
+
+class QueueNotAssignedError(ClientError):
+    """The queue is not among those the consumer has now."""
+
+    def __init__(self, queue: MessageQueue, group: str) -> None:
+        super().__init__(
+            f"{queue} is not assigned to this member of group {group}: look at `assigned`, "
+            "which changes as members come and go"
+        )
+        self.queue = queue
+
+
+class IllegalOffsetError(ClientError):
+    """The queue has no such offset."""
+
+    def __init__(self, queue: MessageQueue, offset: int, least: int, most: int) -> None:
+        super().__init__(f"{queue} has no offset {offset}: its messages are at {least} to {most - 1}")
+        self.queue = queue
+        self.offset = offset
 
 
 class SendError(ClientError):

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 
 from rocket_client.process_queue import ProcessQueue
-from rocket_client.settings import PushConsumerSettings
+from rocket_client.settings import ClientSettings
 from rocket_remoting.bodies import ConsumerRunningInfo, ConsumeType, ProcessQueueInfo, SubscriptionData
 from rocket_remoting.codes import CURRENT_VERSION
 from rocket_remoting.message import MessageQueue
@@ -14,11 +14,13 @@ MIB = 1024 * 1024
 
 
 def running_info(
-    settings: PushConsumerSettings,
+    settings: ClientSettings,
     name_servers: Sequence[str],
     started_at_ms: int,
     now_ms: int,
     *,
+    consume_type: ConsumeType,
+    concurrency: int,
     orderly: bool,
     subscriptions: Sequence[SubscriptionData],
     process_queues: Collection[ProcessQueue],
@@ -28,10 +30,10 @@ def running_info(
     properties = {field.name: str(getattr(settings, field.name)) for field in fields(settings)}
     properties |= {
         "PROP_NAMESERVER_ADDR": ";".join(name_servers) + ";",
-        "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY.value,
+        "PROP_CONSUME_TYPE": consume_type.value,
         "PROP_CLIENT_VERSION": CURRENT_VERSION.name,
         "PROP_CONSUMEORDERLY": "true" if orderly else "false",
-        "PROP_THREADPOOL_CORE_SIZE": str(settings.concurrency or 0),
+        "PROP_THREADPOOL_CORE_SIZE": str(concurrency),
         "PROP_CONSUMER_START_TIMESTAMP": str(started_at_ms),
     }
     # Process queues know loop time only; consoles want the wall clock's.

@@ -1,13 +1,15 @@
-"""What the parts of one running push consumer share."""
+"""What the parts of one running consumer share."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rocket_client.client import RocketClient
 from rocket_client.offsets import OffsetStore
-from rocket_client.settings import MessageModel, PushConsumerSettings
+from rocket_client.pull_gate import PullGate
+from rocket_client.settings import ConsumerSettings, MessageModel
 from rocket_remoting.bodies import SubscriptionData
+
+UNLIMITED_SPAN = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,14 +18,19 @@ class Membership:
 
     client: RocketClient
     group: str
-    settings: PushConsumerSettings
-    orderly: bool
-    """Whether the listener wants the messages of a queue in order."""
+    settings: ConsumerSettings
     offsets: OffsetStore
     subscriptions: Mapping[str, SubscriptionData]
     """By topic, as they are now."""
-    resumed: asyncio.Event
-    """Set unless the consumer is suspended."""
+    gate: PullGate
+    """Which queues may be pulled now."""
+    max_span: int = UNLIMITED_SPAN
+    """How far apart the first and the last unsettled message of a queue may lie; only what is consumed out of order
+    can leave a wide gap behind."""
+    polls: bool = False
+    """Whether the application polls, and says what is committed; then nothing is committed by pulls, either."""
+    posts_subscription: bool = False
+    """Whether each pull carries the subscription, instead of relying on the heartbeat's."""
 
     @property
     def clustering(self) -> bool:

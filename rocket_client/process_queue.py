@@ -60,7 +60,7 @@ class ProcessQueue:
         # Invariant: all keys of _messages are in _order, ascending, beside offsets settled already.
         self._order: deque[int] = deque()
         self._next_offset = NOTHING_TO_COMMIT
-        # Invariant: those of _messages that no listener call has, ascending; filled in orderly mode only.
+        # Invariant: those of _messages that no listener call or poll has, ascending; empty in concurrent mode.
         self._waiting: deque[MessageExt] = deque()
         self._started: dict[int, float] = {}
         self._room: asyncio.Future[None] | None = None
@@ -121,6 +121,13 @@ class ProcessQueue:
             order.popleft()
         return self._next_offset
 
+    def skip_to(self, offset: int) -> bool:
+        """With nothing unsettled, go on at that offset: what lies before it is not wanted. Whether that was so."""
+        if self._messages:
+            return False
+        self._next_offset = offset
+        return True
+
     @property
     def max_span(self) -> int:
         """Distance between the first and the last unsettled offset."""
@@ -132,11 +139,12 @@ class ProcessQueue:
         return order[-1] - self.smallest_unsettled()
 
     def clear(self) -> None:
-        """Forget all messages."""
+        """Forget all messages, and where the queue stands."""
         self._messages.clear()
         self._order.clear()
         self._waiting.clear()
         self._started.clear()
+        self._next_offset = NOTHING_TO_COMMIT
         self.size = 0
 
     async def room(self, below: int, seconds: float) -> None:
@@ -178,16 +186,21 @@ class ProcessQueue:
             await asyncio.wait((self._idle,), timeout=seconds)
         return not self.calls
 
-    # Orderly consumption takes from the front and puts back to the front.
+    # Orderly consumption and polls take from the front; what failed is put back to the front.
 
     def enqueue(self, messages: Iterable[MessageExt]) -> None:
-        """Let messages just put wait for the orderly listener."""
+        """Let messages just put wait for the orderly listener, or for a poll."""
         self._waiting.extend(messages)
 
     @property
     def has_waiting(self) -> bool:
-        """Whether a message waits for the orderly listener."""
+        """Whether a message waits for the orderly listener, or for a poll."""
         return bool(self._waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait for the orderly listener, or for a poll."""
+        return len(self._waiting)
 
     def take(self, count: int) -> list[MessageExt]:
         """The next messages in order; they stay unsettled."""

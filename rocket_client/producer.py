@@ -12,25 +12,21 @@ Which failures are tried again, and where, stands in `sending`.
 
 import asyncio
 from collections.abc import Collection, Sequence
-from types import TracebackType
-from typing import Self
 
 from rocket_client import shared_clients
-from rocket_client.client import RocketClient
 from rocket_client.errors import IllegalMessageError
+from rocket_client.group_member import GroupMember
 from rocket_client.outgoing import OutgoingMessages
 from rocket_client.selectors import MessageQueueSelector
 from rocket_client.send_result import SendResult
 from rocket_client.sending import ChooseQueue, Sender
 from rocket_client.settings import ProducerSettings
-from rocket_client.state import Lifecycle, ServiceState
 from rocket_remoting.clock import Clock
 from rocket_remoting.message import Message, MessageQueue
-from rocket_remoting.topics import DEFAULT_PRODUCER_GROUP, validate_group
 from rocket_remoting.transport import Transport
 
 
-class Producer:
+class Producer(GroupMember[ProducerSettings]):
     """A member of a producer group.
 
     Args:
@@ -40,6 +36,10 @@ class Producer:
         clock: Where birth stamps come from; the machine's unless given.
     """
 
+    _KIND = "producer"
+    _outgoing: OutgoingMessages
+    _sender: Sender
+
     def __init__(
         self,
         group: str,
@@ -48,27 +48,9 @@ class Producer:
         transport: Transport | None = None,
         clock: Clock | None = None,
     ) -> None:
-        validate_group(group)
-        if group == DEFAULT_PRODUCER_GROUP:
-            raise ValueError(f"{group} is nobody's own group: choose another name")
-        self.group = group
-        self.settings = settings
-        self._transport = transport
-        self._clock = clock
-        self._life = Lifecycle(f"producer of group {group}")
+        super().__init__(group, settings, transport=transport, clock=clock)
         self._timeout = settings.send_timeout.total_seconds()
         self._asyncs: set[asyncio.Task[SendResult]] = set()
-        self._client: RocketClient
-        self._outgoing: OutgoingMessages
-        self._sender: Sender
-
-    def __repr__(self) -> str:
-        return f"<Producer {self.group}, {self._life.state.value}>"
-
-    @property
-    def state(self) -> ServiceState:
-        """Where in its life it is."""
-        return self._life.state
 
     # Life
 
@@ -80,12 +62,8 @@ class Producer:
             GroupInUseError: Another producer of the group has the same `instance_name`.
         """
         self._life.begin()
-        self._client = shared_clients.acquire(
-            self.settings,
-            self._transport,
-            self._clock,
-            instance_name=self.settings.instance_name,
-            is_free=lambda client: self.group not in client.producers,
+        self._client = self._acquire(
+            self.settings.instance_name, lambda client: self.group not in client.producers
         )
         self._outgoing = OutgoingMessages(
             self.group, self.settings, self._client.clock, self._client.unique_ids
@@ -102,15 +80,6 @@ class Producer:
         await asyncio.gather(*self._asyncs, return_exceptions=True)
         await self._client.unregister_producer(self.group)
         await shared_clients.release(self._client)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
 
     def publish_topics(self) -> Collection[str]:
         """Topics it sends to."""

@@ -11,8 +11,7 @@
                         offset given, give the queue back and let the next rebalance start it anew
     an error            pull again after `pull_time_delay_when_exception`
 
-A queue is not pulled while too many of its messages are unsettled, while the consumer is suspended, or,
-in orderly mode, while it is not locked.
+A queue is not pulled while too many of its messages are unsettled, or while it or the consumer is paused.
 """
 
 import asyncio
@@ -20,34 +19,22 @@ import logging
 from datetime import timedelta
 from typing import Protocol
 
-from rocket_client.errors import BrokerNotFoundError
 from rocket_client.membership import Membership
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.pull_answer import PullAnswer, PullStatus
-from rocket_client.settings import PushConsumerSettings
-from rocket_client.topic_route import MASTER_ID
+from rocket_client.queue_pulls import PullTerms, QueuePulls
+from rocket_client.settings import ConsumerSettings
 from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.codes import ResponseCode
-from rocket_remoting.compression import decompress
-from rocket_remoting.errors import RemoteProtocolError, RemotingError, ResponseError
-from rocket_remoting.headers import PullMessageRequestHeader
+from rocket_remoting.errors import RemotingError, ResponseError
 from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import (
-    PROPERTY_MAX_OFFSET,
-    PROPERTY_MIN_OFFSET,
-    PROPERTY_RETRY_TOPIC,
-    PROPERTY_TAGS,
-)
-from rocket_remoting.record import decode_records
-from rocket_remoting.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocket_remoting.topics import is_retry_topic, retry_topic
+from rocket_remoting.topics import is_retry_topic
 
 _LOG = logging.getLogger(__name__)
 
 FLOW_CONTROL_DELAY = 0.05
 BROKER_FLOW_CONTROL_DELAY = 0.02
 ILLEGAL_OFFSET_PATIENCE = 10.0
-UNLIMITED_SPAN = 1 << 62
 _SUBSCRIPTION_UNKNOWN = {ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST}
 _MILLISECOND = timedelta(milliseconds=1)
 MIB = 1024 * 1024
@@ -62,7 +49,7 @@ class Consumption(Protocol):
 
     def detach(self, process_queue: ProcessQueue) -> None: ...
 
-    def submit(self, process_queue: ProcessQueue, messages: "list[MessageExt]") -> None: ...
+    def submit(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -72,7 +59,7 @@ class Consumption(Protocol):
 class PullLimits:
     """Most messages and bytes a queue may have unsettled; a topic's limits are divided among its queues."""
 
-    def __init__(self, settings: PushConsumerSettings) -> None:
+    def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
         self.messages = settings.pull_threshold_for_queue
         self.size = settings.pull_threshold_size_for_queue * MIB
@@ -96,21 +83,24 @@ class PullLoop:
         self._member = member
         self._client = member.client
         self._group = member.group
-        self._retry_topic = retry_topic(member.group)
+        self._gate = member.gate
         self._offsets = member.offsets
         self._consumption = consumption
         self._process_queue = process_queue
         self._queue = process_queue.message_queue
         self._limits = limits
-        self._clustering = member.clustering
+        self._commits = member.clustering and not member.polls
+        self._pulls = QueuePulls(member.client, member.group, self._queue)
+        self._terms = PullTerms(
+            settings.pull_batch_size,
+            settings.broker_suspend_max_time // _MILLISECOND,
+            settings.consumer_timeout_when_suspend.total_seconds(),
+            posts_subscription=member.posts_subscription,
+            lite=member.polls,
+        )
         self._pause = settings.pull_interval.total_seconds()
         self._error_pause = settings.pull_time_delay_when_exception.total_seconds()
-        self._batch_size = settings.pull_batch_size
-        self._hold_ms = settings.broker_suspend_max_time // _MILLISECOND
-        self._timeout = settings.consumer_timeout_when_suspend.total_seconds()
-        # Only what is consumed out of order can leave a wide gap behind.
-        self._max_span = UNLIMITED_SPAN if member.orderly else settings.consume_concurrently_max_span
-        self._broker_id = MASTER_ID
+        self._max_span = member.max_span
         self._trouble = ""
         self._loop = asyncio.get_running_loop()
 
@@ -133,7 +123,7 @@ class PullLoop:
             queue.last_pull_at = self._loop.time()
             try:
                 answer = await self._pull(subscription, offset)
-                messages = self._messages(answer, subscription)
+                messages = self._pulls.messages(answer, subscription)
             except RemotingError as error:
                 await self._recover(error, offset)
                 continue
@@ -147,7 +137,7 @@ class PullLoop:
                 self._consumption.submit(queue, list(queue.put(messages)))
                 if self._pause:
                     await asyncio.sleep(self._pause)
-            elif not len(queue):
+            elif queue.skip_to(offset) and not self._member.polls:
                 self._offsets.update(self._queue, offset, increase_only=True)
         return None
 
@@ -157,8 +147,8 @@ class PullLoop:
     async def _may_pull(self) -> bool:
         """True when nothing speaks against a pull; otherwise False after a while."""
         queue, limits = self._process_queue, self._limits
-        if not self._member.resumed.is_set():
-            await self._member.resumed.wait()
+        if not self._gate.admits(self._queue):
+            await self._gate.admitted(self._queue)
             return False
         if len(queue) > limits.messages:
             await queue.room(limits.messages // 2, FLOW_CONTROL_DELAY)
@@ -169,82 +159,12 @@ class PullLoop:
         return True
 
     async def _pull(self, subscription: SubscriptionData, offset: int) -> PullAnswer:
-        found = self._client.routes.address(self._queue.broker_name, self._broker_id)
-        if found is None:
-            await self._client.routes.refresh(self._queue.topic)
-            found = self._client.routes.address(self._queue.broker_name, self._broker_id)
-            if found is None:
-                raise BrokerNotFoundError(self._queue.broker_name)
-        address, broker_id = found
-        flag, commit = PULL_SUSPEND, 0
         # With messages unsettled the offset will move, and a broker handles a pull and a commit on different threads:
         # the pull's older offset could come after the last commit. Without, nothing newer comes before its answer.
-        if self._clustering and broker_id == MASTER_ID and not len(self._process_queue):
+        commit = 0
+        if self._commits and not len(self._process_queue):
             commit = self._offsets.get(self._queue) or 0
-            if commit > 0:
-                flag |= PULL_COMMIT_OFFSET
-        expression = subscription.sub_string if self._member.settings.post_subscription_when_pull else None
-        if expression is not None:
-            flag |= PULL_SUBSCRIPTION
-        header = PullMessageRequestHeader(
-            consumer_group=self._group,
-            topic=self._queue.topic,
-            queue_id=self._queue.queue_id,
-            queue_offset=offset,
-            max_msg_nums=self._batch_size,
-            sys_flag=flag,
-            commit_offset=commit,
-            suspend_timeout_millis=self._hold_ms,
-            subscription=expression,
-            sub_version=subscription.sub_version,
-            expression_type=subscription.expression_type,
-            broker_name=self._queue.broker_name,
-        )
-        answer = await self._client.requests.pull(address, header, self._timeout)
-        self._broker_id = answer.suggest_which_broker_id
-        return answer
-
-    def _messages(self, answer: PullAnswer, subscription: SubscriptionData) -> list[MessageExt]:
-        """The messages of the answer as the listener gets them."""
-        if answer.status is not PullStatus.FOUND:
-            return []
-        messages = self._decoded(answer.records)
-        if subscription.tags_set:
-            wanted = frozenset(subscription.tags_set)
-            messages = [message for message in messages if message.properties.get(PROPERTY_TAGS) in wanted]
-        smallest, largest, broker_name = (
-            str(answer.min_offset),
-            str(answer.max_offset),
-            self._queue.broker_name,
-        )
-        is_retry = self._queue.topic == self._retry_topic
-        for message in messages:
-            properties = message.properties
-            properties[PROPERTY_MIN_OFFSET] = smallest
-            properties[PROPERTY_MAX_OFFSET] = largest
-            message.broker_name = broker_name
-            if is_retry:
-                message.topic = properties.get(PROPERTY_RETRY_TOPIC, message.topic)
-        return messages
-
-    def _decoded(self, records: bytes | memoryview) -> list[MessageExt]:
-        """The messages; a body that cannot be unpacked stays as it was stored, and its message goes the way of others.
-
-        Pulled again it would be no better, and nothing behind it would ever be consumed.
-        """
-        try:
-            return decode_records(records)
-        except RemoteProtocolError:
-            messages = decode_records(records, decompress=False)
-        for message in messages:
-            if message.sys_flag & COMPRESSED:
-                try:
-                    message.body = decompress(message.body, message.sys_flag)
-                except RemoteProtocolError as error:
-                    _LOG.error("group %s: %r is handed on as it was stored: %s", self._group, message, error)
-                else:
-                    message.sys_flag &= ~COMPRESSED
-        return messages
+        return await self._pulls.pull(subscription, offset, self._terms, commit=commit)
 
     async def _recover(self, error: RemotingError, offset: int) -> None:
         pause = self._error_pause

@@ -9,17 +9,12 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Self
+from collections.abc import Collection
 
-from rocket_client import shared_clients
-from rocket_client.client import RocketClient
 from rocket_client.consume_concurrently import ConcurrentConsumption
 from rocket_client.consume_orderly import OrderlyConsumption
 from rocket_client.errors import ClientStateError
-from rocket_client.inspection import running_info
+from rocket_client.group_consumer import GroupConsumer
 from rocket_client.listener import (
     ConcurrentListener,
     ConsumeContext,
@@ -30,36 +25,16 @@ from rocket_client.listener import (
     Suspend,
 )
 from rocket_client.locks import QueueLocks
-from rocket_client.membership import Membership
-from rocket_client.offsets import BrokerOffsets, LocalOffsets, OffsetStore
-from rocket_client.outgoing import OutgoingMessages
+from rocket_client.membership import UNLIMITED_SPAN, Membership
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.pulling import Consumption
-from rocket_client.rebalance import Rebalancer
-from rocket_client.send_back import SendBack
-from rocket_client.settings import MessageModel, ProducerSettings, PushConsumerSettings
-from rocket_client.state import Lifecycle, ServiceState
+from rocket_client.settings import PushConsumerSettings
 from rocket_client.subscription import ALL, tag_subscription
-from rocket_client.topic_route import TopicRoute
-from rocket_remoting import bodies
-from rocket_remoting.bodies import (
-    ConsumeMessageDirectlyResult,
-    ConsumeMessageResult,
-    ConsumerData,
-    ConsumerRunningInfo,
-    ConsumeType,
-    SubscriptionData,
-)
-from rocket_remoting.clock import Clock, SystemClock
-from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_remoting.bodies import ConsumeMessageDirectlyResult, ConsumeMessageResult, ConsumeType
+from rocket_remoting.clock import Clock
+from rocket_remoting.message import MessageExt
 from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
-from rocket_remoting.topics import (
-    DEFAULT_CONSUMER_GROUP,
-    is_retry_topic,
-    retry_topic,
-    validate_group,
-    validate_topic,
-)
+from rocket_remoting.topics import retry_topic
 from rocket_remoting.transport import Transport
 
 _LOG = logging.getLogger(__name__)
@@ -67,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 _FIRST_LOCK_RENEWAL = 1.0
 
 
-class PushConsumer:
+class PushConsumer(GroupConsumer[PushConsumerSettings]):
     """A member of a consumer group. Subscribe, give it a listener, start it.
 
     Args:
@@ -77,6 +52,8 @@ class PushConsumer:
         clock: Where stamps come from; the machine's unless given.
     """
 
+    _CONSUME_TYPE = ConsumeType.CONSUME_PASSIVELY
+
     def __init__(
         self,
         group: str,
@@ -85,79 +62,12 @@ class PushConsumer:
         transport: Transport | None = None,
         clock: Clock | None = None,
     ) -> None:
-        validate_group(group)
-        if group == DEFAULT_CONSUMER_GROUP:
-            raise ValueError(f"{group} is nobody's own group: choose another name")
-        self.group = group
-        self.settings = settings
-        self._transport = transport
-        self._clock = clock or SystemClock()
-        self._life = Lifecycle(f"consumer of group {group}")
-        self._clustering = settings.message_model is MessageModel.CLUSTERING
-        self._subscriptions: dict[str, SubscriptionData] = {}
-        self._version = 0
+        super().__init__(group, settings, transport=transport, clock=clock)
         self._concurrent: ConcurrentListener | None = None
         self._orderly: OrderlyListener | None = None
-        self._client: RocketClient
-        self._offsets: OffsetStore
-        self._consumption: Consumption
-        self._rebalancer: Rebalancer
-        self._resumed = asyncio.Event()
-        self._resumed.set()
         self._lock_renewal: asyncio.Task[None] | None = None
 
-    def __repr__(self) -> str:
-        return f"<PushConsumer {self.group} of {list(self._subscriptions)}, {self._life.state.value}>"
-
-    @property
-    def state(self) -> ServiceState:
-        """Where in its life it is."""
-        return self._life.state
-
-    @property
-    def client_id(self) -> str:
-        """Under which id brokers know it."""
-        self._life.require_running()
-        return self._client.client_id
-
-    @property
-    def assigned(self) -> frozenset[MessageQueue]:
-        """The queues this member has now."""
-        return self._rebalancer.assigned() if self._life.running else frozenset()
-
-    @property
-    def process_queues(self) -> Collection[ProcessQueue]:
-        """What is pulled and not settled, queue by queue."""
-        return tuple(self._rebalancer.queues()) if self._life.running else ()
-
     # What and how
-
-    def subscribe(self, topic: str, expression: str | None = ALL) -> None:
-        """The consumer gets messages of the topic with one of the tags: ``"TagA || TagB"``, or ``"*"``.
-
-        Raises:
-            ValueError: The topic's name is illegal, or the expression names no tag.
-        """
-        validate_topic(topic)
-        # Brokers take a subscription over only if its version is higher than that of the one they have.
-        self._version = max(self._clock.now_ms(), self._version + 1)
-        self._subscriptions[topic] = tag_subscription(topic, expression, self._version)
-        self._subscriptions_changed()
-
-    def unsubscribe(self, topic: str) -> None:
-        """The consumer gets no further messages of the topic."""
-        if self._subscriptions.pop(topic, None) is not None:
-            self._subscriptions_changed()
-
-    def _subscriptions_changed(self) -> None:
-        if self._life.running:
-            self._client.spawn(self._announce(), "announce subscriptions")
-
-    async def _announce(self) -> None:
-        await self._client.routes.refresh_all(list(self._subscriptions))
-        await self._client.heartbeat()
-        self._client.search_routes()
-        self._rebalancer.soon()
 
     def listen_concurrently(self, listener: ConcurrentListener) -> None:
         """Messages go to this listener, several calls at once."""
@@ -187,96 +97,50 @@ class PushConsumer:
             raise ClientStateError(repr(self), "without a subscription", "call subscribe first")
         self._life.begin()
         if self._clustering:
-            topic = retry_topic(self.group)
-            self._subscriptions[topic] = tag_subscription(topic, ALL, self._version)
-        self._client = self._acquire()
-        self._assemble()
-        self._client.register_consumer(self)
-        try:
-            await self._begin()
-        except BaseException:
-            await self._leave(patience=0)
-            raise
-        self._life.succeed()
-        _LOG.info("%r started as %s", self, self._client.client_id)
-
-    def _acquire(self) -> RocketClient:
-        name = self.settings.instance_name
-        if name is None and not self._clustering:
-            name = shared_clients.BROADCASTING_INSTANCE
-        return shared_clients.acquire(
-            self.settings,
-            self._transport,
-            None if isinstance(self._clock, SystemClock) else self._clock,
-            instance_name=name,
-            is_free=lambda client: self.group not in client.consumers,
-        )
+            self._take_over(tag_subscription(retry_topic(self.group), ALL, self._version))
+        await self._join()
 
     async def _begin(self) -> None:
-        for topic in list(self._subscriptions):
-            route = await self._client.routes.refresh(topic)
-            if route is None and not is_retry_topic(topic):
-                _LOG.warning(
-                    "group %s: topic %s does not exist yet; nothing is received from it until it does",
-                    self.group,
-                    topic,
-                )
-        await self._client.heartbeat()
-        self._consumption.start()
-        self._client.routes.changed.append(self._route_changed)
-        await self._rebalancer.start()
-        self._client.search_routes()
+        await super()._begin()
         if self._orderly is not None and self._clustering:
             interval = self.settings.lock_interval.total_seconds()
             self._lock_renewal = self._client.every(
                 _FIRST_LOCK_RENEWAL, interval, self._rebalancer.renew_locks, "renew locks"
             )
 
-    def _assemble(self) -> None:
-        client = self._client
-        send_back: SendBack | None = None
-        if self._clustering:
-            self._offsets = BrokerOffsets(client.requests, self.group)
-            # What came from a broker goes back to it, whatever its size.
-            sending = ProducerSettings(name_servers=self.settings.name_servers, max_message_size=1 << 31)
-            outgoing = OutgoingMessages(self.group, sending, client.clock, client.unique_ids)
-            send_back = SendBack(self.group, client.requests, client.routes, outgoing)
-        else:
-            self._offsets = LocalOffsets(self._offsets_path())
-        member = Membership(
-            client=client,
+    def _membership(self) -> Membership:
+        settings = self.settings
+        return Membership(
+            client=self._client,
             group=self.group,
-            settings=self.settings,
-            orderly=self._orderly is not None,
+            settings=settings,
             offsets=self._offsets,
             subscriptions=self._subscriptions,
-            resumed=self._resumed,
+            gate=self._gate,
+            max_span=UNLIMITED_SPAN if self._is_orderly else settings.consume_concurrently_max_span,
+            posts_subscription=settings.post_subscription_when_pull,
         )
-        locks: QueueLocks | None = None
+
+    def _make_consumption(self, member: Membership) -> Consumption:
+        send_back = self._send_back()
         if self._orderly is not None:
-            if self._clustering:
-                locks = QueueLocks(client.requests, self.group, client.client_id)
-            lock = self._lock_again if locks is not None else None
-            self._consumption = OrderlyConsumption(member, self._orderly, send_back, lock)
-        elif self._concurrent is not None:
-            self._consumption = ConcurrentConsumption(
-                member, self._concurrent, send_back, self._assigned_process_queues
-            )
-        self._rebalancer = Rebalancer(member, self._consumption, locks)
+            lock = self._lock_again if self._clustering else None
+            return OrderlyConsumption(member, self.settings, self._orderly, send_back, lock)
+        assert self._concurrent is not None
+        return ConcurrentConsumption(
+            member, self.settings, self._concurrent, send_back, self._assigned_process_queues
+        )
+
+    def _locks(self) -> QueueLocks | None:
+        if self._orderly is None or not self._clustering:
+            return None
+        return QueueLocks(self._client.requests, self.group, self._client.client_id)
 
     def _assigned_process_queues(self) -> Collection[ProcessQueue]:
         return self._rebalancer.queues()
 
     async def _lock_again(self, process_queue: ProcessQueue) -> bool:
         return await self._rebalancer.lock_again(process_queue)
-
-    def _offsets_path(self) -> Path:
-        directory = self.settings.local_offset_store_dir or Path.home() / ".rocketmq_offsets"
-        return directory / self._client.client_id / self.group / "offsets.json"
-
-    def _route_changed(self, route: TopicRoute) -> None:
-        if route.topic in self._subscriptions:
-            self._rebalancer.soon()
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Listener calls under way have ended, what they settled is committed, the group's others take over.
@@ -290,93 +154,39 @@ class PushConsumer:
             _LOG.info("%r", self)
 
     async def _leave(self, patience: float) -> None:
-        self._consumption.close()
-        if self._route_changed in self._client.routes.changed:
-            self._client.routes.changed.remove(self._route_changed)
         if self._lock_renewal is not None:
             self._lock_renewal.cancel()
-        await self._rebalancer.stop_pulling()
-        await self._consumption.stop(patience)
-        await self._rebalancer.give_all_back()
-        await self._client.unregister_consumer(self.group)
-        await shared_clients.release(self._client)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.shutdown()
+        await super()._leave(patience)
 
     def suspend(self) -> None:
         """No further messages are pulled; those here already are still consumed."""
-        self._resumed.clear()
+        self._gate.close()
 
     def resume(self) -> None:
         """Messages are pulled again."""
-        self._resumed.set()
+        self._gate.open()
         if self._life.running:
             self._rebalancer.soon()
 
     @property
     def is_suspended(self) -> bool:
         """Whether `suspend` holds."""
-        return not self._resumed.is_set()
+        return not self._gate.is_open
 
-    # What the client and brokers ask of it
+    # What brokers ask of it
 
-    def heartbeat_data(self) -> ConsumerData:
-        """Group, model and subscriptions, as brokers want them."""
-        return ConsumerData(
-            group_name=self.group,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            message_model=bodies.MessageModel(self.settings.message_model.value),
-            consume_from_where=bodies.ConsumeFromWhere(self.settings.consume_from_where.value),
-            subscription_data_set=list(self._subscriptions.values()),
-        )
+    @property
+    def _concurrency(self) -> int:
+        return self.settings.concurrency or 0
 
-    def subscribed_topics(self) -> Collection[str]:
-        """Topics it reads from, the group's retry topic among them."""
-        return self._subscriptions
-
-    def rebalance_soon(self) -> None:
-        """Divide the queues anew now."""
-        self._rebalancer.soon()
-
-    async def persist_offsets(self) -> None:
-        """Commit what is settled."""
-        await self._offsets.persist(self._rebalancer.assigned())
-
-    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Go on in these queues of the topic from these offsets."""
-        if self._life.running:
-            await self._rebalancer.restart_at(
-                {queue: at for queue, at in offsets.items() if queue.topic == topic}
-            )
-
-    def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        """The offsets as this member knows them."""
-        return {queue: offset for queue, offset in self._offsets.snapshot().items() if queue.topic == topic}
-
-    def running_info(self, name_servers: Sequence[str]) -> ConsumerRunningInfo:
-        """What this consumer looks like from inside."""
-        return running_info(
-            self.settings,
-            name_servers,
-            self._client.started_at_ms,
-            self._clock.now_ms(),
-            orderly=self._orderly is not None,
-            subscriptions=list(self._subscriptions.values()),
-            process_queues=self._rebalancer.queues(),
-            offsets=self._offsets.snapshot(),
-        )
+    @property
+    def _is_orderly(self) -> bool:
+        return self._orderly is not None
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
         """Call the listener with this message, outside of any queue, and tell what it said."""
         message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
-        orderly = self._orderly is not None
+        orderly = self._is_orderly
         context = ConsumeContext(self.group, message.queue, orderly=orderly)
         result = ConsumeMessageDirectlyResult(order=orderly)
         begun = self._clock.now_ms()

@@ -4,16 +4,14 @@
 
     when        at start, when a broker says that members changed, when a route changed, every 20 s;
                 again soon (0.1 s, 0.2 s … 20 s) while a queue could not be taken over
-    members     of the group, as a broker of the topic knows them; sorted, as the queues are
+    how         as `shares` says
     revoked     dropped, its pull ended, its offset committed; in orderly mode unlocked once its call ended
     assigned    in orderly mode locked first; begins at the committed offset, or by `consume_from_where`
-
-Broadcasting members take every queue of the topic and ask nobody.
 """
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
 from rocket_client.client import cancel
 from rocket_client.locks import QueueLocks
@@ -21,8 +19,8 @@ from rocket_client.membership import Membership
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.pulling import ILLEGAL_OFFSET_PATIENCE, Consumption, PullLimits, PullLoop
 from rocket_client.settings import ConsumeFromWhere
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.errors import RemotingError, ResponseError
+from rocket_client.shares import Shares
+from rocket_remoting.errors import RemotingError
 from rocket_remoting.message import MessageQueue
 from rocket_remoting.topics import is_retry_topic
 
@@ -36,14 +34,23 @@ _HALF_AN_HOUR_MS = 30 * 60 * 1000
 class Rebalancer:
     """The queues assigned to one consumer, and how they come and go."""
 
-    def __init__(self, member: Membership, consumption: Consumption, locks: QueueLocks | None) -> None:
+    def __init__(
+        self,
+        member: Membership,
+        shares: Shares,
+        consumption: Consumption,
+        locks: QueueLocks | None,
+        listeners: Sequence[Callable[[str, frozenset[MessageQueue], frozenset[MessageQueue]], None]] = (),
+    ) -> None:
         self._member = member
         self._client = member.client
         self._group = member.group
         self._settings = member.settings
         self._offsets = member.offsets
+        self._shares = shares
         self._consumption = consumption
         self._locks = locks
+        self._listeners = listeners
         self._limits: dict[str, PullLimits] = {}
         self._queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
@@ -101,7 +108,7 @@ class Rebalancer:
 
     async def rebalance(self) -> bool:
         """Divide the queues of all topics now; False when a topic or a queue has to be tried again soon."""
-        complete, before = True, set(self._queues)
+        complete, before = True, self.assigned()
         topics = list(self._member.subscriptions)
         await self._revoke([queue for queue in self._queues if queue.topic not in topics])
         for topic in topics:
@@ -115,45 +122,33 @@ class Rebalancer:
                 _LOG.log(level, "group %s: rebalancing topic %s failed: %s", self._group, topic, error)
                 self._in_trouble.add(topic)
                 complete = False
-        if before != set(self._queues):
+        if before != self.assigned():
             self._divide_limits()
+            self._tell(before ^ self.assigned())
         return complete
+
+    def _tell(self, changed: Collection[MessageQueue]) -> None:
+        for topic in sorted({queue.topic for queue in changed}):
+            route = self._client.routes.get(topic)
+            everything = frozenset(route.subscribe_queues) if route is not None else frozenset()
+            mine = frozenset(queue for queue in self._queues if queue.topic == topic)
+            for listener in self._listeners:
+                try:
+                    listener(topic, everything, mine)
+                except Exception:
+                    _LOG.exception("group %s: the rebalance listener %r failed", self._group, listener)
 
     async def _rebalance_topic(self, topic: str) -> bool:
         route = self._client.routes.get(topic)
         if route is None or not route.subscribe_queues:
             return True  # its route is looked for elsewhere, and a change of it leads here again
-        share: Collection[MessageQueue] = route.subscribe_queues
-        if self._member.clustering:
-            members = await self._members(topic)
-            if members is None:
-                return False
-            share = self._settings.allocate_message_queue_strategy(
-                self._group, self._client.client_id, route.subscribe_queues, members
-            )
+        share = await self._shares.of(topic, route.subscribe_queues)
+        if share is None:
+            return False
         mine = set(share)
         await self._revoke([queue for queue in self._queues if queue.topic == topic and queue not in mine])
         taken = await asyncio.gather(*(self._assign(queue) for queue in mine if queue not in self._queues))
         return all(taken)
-
-    async def _members(self, topic: str) -> list[str] | None:
-        """The group's members, sorted; None when they cannot be known now."""
-        for attempt in range(2):
-            address = self._client.routes.any_broker_of(topic)
-            if address is None:
-                return None
-            try:
-                members = await self._client.requests.consumer_ids(address, self._group)
-            except ResponseError as error:
-                if error.code != ResponseCode.SYSTEM_ERROR:
-                    raise
-                members = []  # Apache's answer for a group it has no member of
-            if self._client.client_id in members:
-                return sorted(members)
-            # The broker lost us: it was restarted, or our heartbeats did not reach it.
-            if attempt == 0:
-                await self._client.heartbeat()
-        return None
 
     async def _revoke(self, queues: Iterable[MessageQueue]) -> None:
         """Let the queues go: calls under way finish, their offsets are committed as they stand now."""
@@ -198,19 +193,37 @@ class Rebalancer:
             if self._locks is not None:
                 await self._locks.unlock([queue])
             return False
-        limits = self._limits.setdefault(queue.topic, PullLimits(self._settings))
-        self._queues[queue] = process_queue
-        self._consumption.attach(process_queue)
-        pull = asyncio.create_task(
-            self._pull(
-                PullLoop(self._member, self._consumption, process_queue, limits), process_queue, offset
-            ),
-            name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id} of {self._group}",
-        )
-        self._pulls[queue] = pull
+        self._begin(process_queue, offset)
         _LOG.info(
             "group %s: %s took over %s from offset %d", self._group, self._client.client_id, queue, offset
         )
+        return True
+
+    def _begin(self, process_queue: ProcessQueue, offset: int) -> None:
+        queue = process_queue.message_queue
+        limits = self._limits.setdefault(queue.topic, PullLimits(self._settings))
+        self._queues[queue] = process_queue
+        self._consumption.attach(process_queue)
+        pull_loop = PullLoop(self._member, self._consumption, process_queue, limits)
+        self._pulls[queue] = asyncio.create_task(
+            self._pull(pull_loop, process_queue, offset),
+            name=f"pull {queue.topic} {queue.broker_name} {queue.queue_id} of {self._group}",
+        )
+
+    async def seek(self, queue: MessageQueue, offset: int) -> bool:
+        """Go on in the queue at that offset, without what was pulled already; False when it is not assigned."""
+        former = self._queues.get(queue)
+        if former is None or former.dropped:
+            return False
+        former.dropped = True
+        self._consumption.detach(former)
+        await cancel([self._pulls.pop(queue)] if queue in self._pulls else [])
+        if self._queues.get(queue) is not former:
+            return False  # revoked meanwhile
+        process_queue = ProcessQueue(queue)
+        process_queue.locked_at = former.locked_at
+        process_queue.skip_to(offset)
+        self._begin(process_queue, offset)
         return True
 
     async def _pull(self, pull_loop: PullLoop, process_queue: ProcessQueue, offset: int) -> None:
@@ -315,11 +328,11 @@ class Rebalancer:
 
     async def give_all_back(self) -> None:
         """Commit everything settled and unlock everything; for the end, with no call under way."""
-        queues = list(self._queues)
         for process_queue in self._queues.values():
             process_queue.dropped = True
         await cancel(self._background)
-        await self._offsets.persist(queues)
+        # Queues on their way out may not be committed yet: the end may have come between.
+        await self._offsets.persist([*self._queues, *self._leaving])
         if self._locks is not None:
             await self._locks.unlock_all()
         self._queues.clear()

@@ -134,8 +134,8 @@ class ProducerSettings(ClientSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PushConsumerSettings(ClientSettings):
-    """How messages are consumed."""
+class ConsumerSettings(ClientSettings):
+    """What consumers have in common that share a topic's queues: where they begin, how they pull and divide."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     """Whether a message goes to one member of the group or to all."""
@@ -145,16 +145,8 @@ class PushConsumerSettings(ClientSettings):
     """For `ConsumeFromWhere.TIMESTAMP`. Unset: half an hour before the start."""
     allocate_message_queue_strategy: AllocateMessageQueueStrategy = field(default=averagely)
     """How the members of the group share the queues; all members must use the same."""
-    concurrency: int | None = 20
-    """How many listener calls may be under way at once; None: as many as there are messages."""
-    consume_message_batch_max_size: int = 1
-    """Most messages handed to one listener call."""
-    max_reconsume_times: int = -1
-    """Redeliveries before the dead letter topic; -1: 16 for concurrent, no limit for orderly listeners."""
-    suspend_current_queue_time: timedelta = timedelta(seconds=1)
-    """Orderly: how long a queue waits before the message that failed is tried again."""
-    consume_timeout: timedelta = timedelta(minutes=15)
-    """Concurrent: a message whose listener call takes longer is sent back to be delivered again."""
+    rebalance_interval: timedelta = timedelta(seconds=20)
+    """How often the queues are divided anew without any cause."""
     pull_batch_size: int = 32
     """Most messages asked for in one pull."""
     pull_interval: timedelta = timedelta()
@@ -167,52 +159,95 @@ class PushConsumerSettings(ClientSettings):
     """Limit over all of a topic's queues, divided among those assigned; -1: none."""
     pull_threshold_size_for_topic: int = -1
     """The same, in MiB."""
-    consume_concurrently_max_span: int = 2000
-    """Concurrent: a queue is not pulled while first and last waiting message lie further apart than this."""
     pull_time_delay_when_exception: timedelta = timedelta(seconds=3)
     """Pause of pulling after a pull failed."""
     broker_suspend_max_time: timedelta = timedelta(seconds=15)
     """How long the broker may hold a pull that finds nothing."""
     consumer_timeout_when_suspend: timedelta = timedelta(seconds=30)
     """How long a pull may take in all."""
+    local_offset_store_dir: Path | None = None
+    """Broadcasting: where offsets are kept. Unset: ``~/.rocketmq_offsets``, as Apache's client does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive(self, "broker_suspend_max_time", "consumer_timeout_when_suspend", "rebalance_interval")
+        _at_least(self, -1, "pull_threshold_for_topic", "pull_threshold_size_for_topic")
+        _at_least(self, 1, "pull_batch_size", "pull_threshold_for_queue", "pull_threshold_size_for_queue")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushConsumerSettings(ConsumerSettings):
+    """How messages are consumed by a listener."""
+
+    concurrency: int | None = 20
+    """How many listener calls may be under way at once; None: as many as there are messages."""
+    consume_message_batch_max_size: int = 1
+    """Most messages handed to one listener call."""
+    max_reconsume_times: int = -1
+    """Redeliveries before the dead letter topic; -1: 16 for concurrent, no limit for orderly listeners."""
+    suspend_current_queue_time: timedelta = timedelta(seconds=1)
+    """Orderly: how long a queue waits before the message that failed is tried again."""
+    consume_timeout: timedelta = timedelta(minutes=15)
+    """Concurrent: a message whose listener call takes longer is sent back to be delivered again."""
+    consume_concurrently_max_span: int = 2000
+    """Concurrent: a queue is not pulled while first and last waiting message lie further apart than this."""
     post_subscription_when_pull: bool = False
-    """Send the tag expression with each pull, instead of relying on the one in the heartbeat."""
-    rebalance_interval: timedelta = timedelta(seconds=20)
-    """How often the queues are divided anew without any cause."""
+    """Send the subscription's expression with each pull, instead of relying on the one in the heartbeat."""
     lock_interval: timedelta = timedelta(seconds=20)
     """Orderly: how often the locks on the assigned queues are renewed."""
     lock_max_live_time: timedelta = timedelta(seconds=30)
     """Orderly: how long a lock counts after it was last renewed."""
-    local_offset_store_dir: Path | None = None
-    """Broadcasting: where offsets are kept. Unset: ``~/.rocketmq_offsets``, as Apache's client does."""
     await_termination: timedelta = timedelta(seconds=30)
     """How long a shutdown waits for listener calls under way."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _positive(
-            self,
-            "consume_timeout",
-            "broker_suspend_max_time",
-            "consumer_timeout_when_suspend",
-            "rebalance_interval",
-            "lock_interval",
-            "lock_max_live_time",
-        )
-        _at_least(
-            self, -1, "max_reconsume_times", "pull_threshold_for_topic", "pull_threshold_size_for_topic"
-        )
-        _at_least(
-            self,
-            1,
-            "consume_message_batch_max_size",
-            "pull_batch_size",
-            "pull_threshold_for_queue",
-            "pull_threshold_size_for_queue",
-            "consume_concurrently_max_span",
-        )
+        _positive(self, "consume_timeout", "lock_interval", "lock_max_live_time")
+        _at_least(self, -1, "max_reconsume_times")
+        _at_least(self, 1, "consume_message_batch_max_size", "consume_concurrently_max_span")
         if self.concurrency is not None:
             _at_least(self, 1, "concurrency")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LitePullConsumerSettings(ConsumerSettings):
+    """How messages are polled."""
+
+    auto_commit: bool = True
+    """Whether what was polled counts as consumed when the next `poll` comes; else `commit` decides."""
+    auto_commit_interval: timedelta = timedelta(seconds=5)
+    """How often `auto_commit` commits what counts as consumed."""
+    poll_timeout: timedelta = timedelta(seconds=5)
+    """How long `poll` waits for messages unless told otherwise."""
+    pull_batch_size: int = 10
+    """Most messages asked for in one pull, and returned by one `poll`."""
+    pull_threshold_for_all: int = 10_000
+    """No queue is pulled while more messages than this wait here, all queues together."""
+    pull_time_delay_when_exception: timedelta = timedelta(seconds=1)
+    """Pause of pulling after a pull failed."""
+    broker_suspend_max_time: timedelta = timedelta(seconds=20)
+    """How long the broker may hold a pull that finds nothing."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive(self, "auto_commit_interval")
+        _at_least(self, 1, "pull_threshold_for_all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullConsumerSettings(ClientSettings):
+    """How single pulls are made."""
+
+    consumer_pull_timeout: timedelta = timedelta(seconds=10)
+    """How long `PullConsumer.pull` waits for the broker's answer."""
+    broker_suspend_max_time: timedelta = timedelta(seconds=20)
+    """How long the broker may hold a `pull_block_if_not_found` that finds nothing."""
+    consumer_timeout_when_suspend: timedelta = timedelta(seconds=30)
+    """How long such a pull may take in all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _positive(self, "consumer_pull_timeout", "broker_suspend_max_time", "consumer_timeout_when_suspend")
 
 
 def _positive(settings: ClientSettings, *names: str) -> None:

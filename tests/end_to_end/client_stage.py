@@ -12,8 +12,12 @@ from rocket_client import (
     ClientSettings,
     ConsumeContext,
     ConsumeFromWhere,
+    LitePullConsumer,
+    LitePullConsumerSettings,
     Producer,
     ProducerSettings,
+    PullConsumer,
+    PullConsumerSettings,
     PushConsumer,
     PushConsumerSettings,
     SendResult,
@@ -92,6 +96,19 @@ class ClientStage:
         consumer = self.consumer(group, **settings)
         consumer.listen_orderly(listener)
         return consumer
+
+    def polling(self, group: str = "kitchen", topic: str = "orders", **settings: Any) -> LitePullConsumer:
+        """A lite pull consumer; of topic `orders` unless told, and of none with an empty name."""
+        settings.setdefault("consume_from_where", ConsumeFromWhere.FIRST_OFFSET)
+        consumer = LitePullConsumer(
+            group, LitePullConsumerSettings(**self._with_address(settings)), **self._ends()
+        )
+        if topic:
+            consumer.subscribe(topic)
+        return consumer
+
+    def pulling(self, group: str = "kitchen", **settings: Any) -> PullConsumer:
+        return PullConsumer(group, PullConsumerSettings(**self._with_address(settings)), **self._ends())
 
     async def send(
         self, bodies: Iterable[bytes], topic: str = "orders", queue: int | None = None

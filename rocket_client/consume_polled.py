@@ -1,0 +1,124 @@
+"""Pulled messages wait here until the application polls for them.
+
+::
+
+    poll         the next messages of one queue, the queues in turn; a paused queue is passed over
+    consumed     what a poll returned, as soon as the next poll or commit comes: until then a crash delivers it again
+    too many     with more than `pull_threshold_for_all` messages waiting, no queue is pulled
+
+This module does no I/O.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from rocket_client.offsets import OffsetStore
+from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_client.pull_gate import PullGate
+from rocket_client.settings import LitePullConsumerSettings
+from rocket_remoting.message import MessageExt
+
+
+class PolledConsumption:
+    """The messages of all assigned queues that no poll has returned yet."""
+
+    def __init__(self, settings: LitePullConsumerSettings, offsets: OffsetStore, gate: PullGate) -> None:
+        self._offsets = offsets
+        self._gate = gate
+        self._auto_commit = settings.auto_commit
+        self._batch_size = settings.pull_batch_size
+        self._threshold = settings.pull_threshold_for_all
+        self._waiting = 0
+        # Queues with messages waiting, the one that was polled last at the end.
+        self._filled: dict[ProcessQueue, None] = {}
+        self._polled: tuple[ProcessQueue, list[MessageExt]] | None = None
+        self._arrival = asyncio.Event()
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<PolledConsumption: {self._waiting} messages wait in {len(self._filled)} queues>"
+
+    # What the pulls see of it
+
+    def start(self) -> None:
+        """Nothing: it waits for polls."""
+
+    def attach(self, process_queue: ProcessQueue) -> None:
+        """Nothing: a queue counts when it has messages."""
+
+    def detach(self, process_queue: ProcessQueue) -> None:
+        """A queue was revoked: what is waiting is passed over, what is consumed is noted if `auto_commit`."""
+        if process_queue in self._filled:
+            del self._filled[process_queue]
+            self._count(-process_queue.waiting)
+        if self._auto_commit:
+            self.note([process_queue])
+
+    def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        """Let the messages wait for a poll."""
+        process_queue.enqueue(messages)
+        self._filled.setdefault(process_queue)
+        self._count(len(messages))
+        self.wake()
+
+    def _count(self, change: int) -> None:
+        self._waiting += change
+        if self._waiting > self._threshold:
+            self._gate.close()
+        elif not self._gate.is_open:
+            self._gate.open()
+
+    def close(self) -> None:
+        """Polls that wait return at once, with nothing."""
+        self._closed = True
+        self.wake()
+
+    async def stop(self, timeout: float) -> None:
+        """Nothing is under way."""
+
+    # What polls see of it
+
+    def wake(self) -> None:
+        """Let polls that wait look again."""
+        self._arrival.set()
+
+    async def next(self, seconds: float) -> list[MessageExt]:
+        """The next messages of some queue; none when none came in time, or after `close`."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._closed:
+                    messages = self._take()
+                    if messages:
+                        return messages
+                    self._arrival.clear()
+                    await self._arrival.wait()
+        except TimeoutError:
+            pass
+        return []
+
+    def _take(self) -> list[MessageExt]:
+        for process_queue in list(self._filled):
+            if self._gate.is_paused(process_queue.message_queue):
+                continue
+            del self._filled[process_queue]
+            messages = process_queue.take(self._batch_size)
+            if process_queue.has_waiting:
+                self._filled[process_queue] = None
+            self._count(-len(messages))
+            self._polled = process_queue, messages
+            return messages
+        return []
+
+    def settle(self) -> None:
+        """What the last poll returned is consumed."""
+        if self._polled is not None:
+            process_queue, messages = self._polled
+            process_queue.settle(messages)
+            self._polled = None
+
+    def note(self, process_queues: Iterable[ProcessQueue]) -> None:
+        """Let the next commit say how far these queues are consumed."""
+        for process_queue in process_queues:
+            offset = process_queue.smallest_unsettled()
+            if offset != NOTHING_TO_COMMIT:
+                self._offsets.update(process_queue.message_queue, offset)

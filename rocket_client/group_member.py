@@ -1,0 +1,82 @@
+"""What every producer and consumer is: a member of a group, with a life, on a client it may share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from rocket_client import shared_clients
+from rocket_client.client import RocketClient
+from rocket_client.settings import ClientSettings
+from rocket_client.state import Lifecycle, ServiceState
+from rocket_remoting.clock import Clock, SystemClock
+from rocket_remoting.topics import DEFAULT_CONSUMER_GROUP, DEFAULT_PRODUCER_GROUP, validate_group
+from rocket_remoting.transport import Transport
+
+S = TypeVar("S", bound=ClientSettings)
+
+
+class GroupMember(ABC, Generic[S]):
+    """A producer or a consumer of a group.
+
+    Args:
+        group: The group's name.
+        settings: Name servers, timeouts, and what the kind of member needs beside.
+        transport: TCP unless given.
+        clock: Where stamps come from; the machine's unless given.
+    """
+
+    _KIND: str
+    _client: RocketClient
+
+    def __init__(
+        self, group: str, settings: S, *, transport: Transport | None = None, clock: Clock | None = None
+    ) -> None:
+        validate_group(group)
+        if group in (DEFAULT_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP):
+            raise ValueError(f"{group} is nobody's own group: choose another name")
+        self.group = group
+        self.settings = settings
+        self._transport = transport
+        self._clock = clock or SystemClock()
+        self._life = Lifecycle(f"{self._KIND} of group {group}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.group}, {self._life.state.value}>"
+
+    @property
+    def state(self) -> ServiceState:
+        """Where in its life it is."""
+        return self._life.state
+
+    @property
+    def client_id(self) -> str:
+        """Under which id brokers know it."""
+        self._life.require_running()
+        return self._client.client_id
+
+    def _acquire(self, instance_name: str | None, is_free: Callable[[RocketClient], bool]) -> RocketClient:
+        return shared_clients.acquire(
+            self.settings,
+            self._transport,
+            None if isinstance(self._clock, SystemClock) else self._clock,
+            instance_name=instance_name,
+            is_free=is_free,
+        )
+
+    @abstractmethod
+    async def start(self) -> None:
+        """It runs when this returns."""
+
+    @abstractmethod
+    async def shutdown(self) -> None:
+        """It has left its group when this returns."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.shutdown()

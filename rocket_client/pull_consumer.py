@@ -1,0 +1,234 @@
+"""Pulls messages one request at a time; where to begin, and what is consumed, is the application's to keep.
+
+::
+
+    for queue in await consumer.fetch_message_queues("orders"):
+        result = await consumer.pull(queue, offsets.get(queue, 0))
+        …                                   # result.messages
+        offsets[queue] = result.next_begin_offset
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from rocket_client import shared_clients
+from rocket_client.errors import TopicNotFoundError
+from rocket_client.group_member import GroupMember
+from rocket_client.inspection import running_info
+from rocket_client.pull_answer import PullStatus
+from rocket_client.queue_pulls import PullTerms, QueuePulls
+from rocket_client.settings import PullConsumerSettings
+from rocket_client.subscription import ALL, tag_subscription
+from rocket_remoting.bodies import (
+    ConsumeFromWhere,
+    ConsumeMessageDirectlyResult,
+    ConsumeMessageResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    ConsumeType,
+    MessageModel,
+)
+from rocket_remoting.clock import Clock
+from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_remoting.transport import Transport
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class PullResult(NamedTuple):
+    """What a queue gave."""
+
+    status: PullStatus
+    next_begin_offset: int
+    """Where to pull next."""
+    min_offset: int
+    """Where the queue's oldest message is."""
+    max_offset: int
+    """Where its next message will be."""
+    messages: list[MessageExt]
+
+
+class PullConsumer(GroupMember[PullConsumerSettings]):
+    """A member of a consumer group that pulls queue by queue.
+
+    Args:
+        group: Its name.
+        settings: Name servers and timeouts.
+        transport: TCP unless given.
+        clock: Where stamps come from; the machine's unless given.
+    """
+
+    _KIND = "consumer"
+
+    def __init__(
+        self,
+        group: str,
+        settings: PullConsumerSettings,
+        *,
+        transport: Transport | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(group, settings, transport=transport, clock=clock)
+        self._topics: dict[str, None] = {}
+        self._pulls: dict[MessageQueue, QueuePulls] = {}
+        self._hold_ms = settings.broker_suspend_max_time // _MILLISECOND
+
+    async def start(self) -> None:
+        """The consumer can pull.
+
+        Raises:
+            ClientStateError: It was started before.
+            GroupInUseError: Another consumer of the group has the same `instance_name`.
+        """
+        self._life.begin()
+        self._client = self._acquire(
+            self.settings.instance_name, lambda client: self.group not in client.consumers
+        )
+        self._client.register_consumer(self)
+        self._life.succeed()
+
+    async def shutdown(self) -> None:
+        """Brokers know that the consumer left."""
+        if self._life.end():
+            await self._client.unregister_consumer(self.group)
+            await shared_clients.release(self._client)
+
+    # Queues and offsets
+
+    async def fetch_message_queues(self, topic: str) -> list[MessageQueue]:
+        """The topic's queues that can be read, in order.
+
+        Raises:
+            TopicNotFoundError: There is no such topic.
+        """
+        self._life.require_running()
+        route = await self._client.routes.refresh(topic)
+        if route is None or route.provisional:
+            raise TopicNotFoundError(topic, "it does not exist")
+        self._topics[topic] = None
+        return list(route.subscribe_queues)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Where the oldest message is."""
+        self._life.require_running()
+        return await self._client.requests.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Where the next message will be."""
+        self._life.require_running()
+        return await self._client.requests.max_offset(queue)
+
+    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """The message stored at that time: the nearest one on Apache's 4.9, the next one on 5.x."""
+        self._life.require_running()
+        return await self._client.requests.search_offset(queue, timestamp_ms)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The offset the broker keeps for the group; None when it has none."""
+        self._life.require_running()
+        return await self._client.requests.committed_offset(queue, self.group)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """The brokers keep these offsets for the group.
+
+        Raises:
+            RemotingError: A broker did not take one.
+        """
+        self._life.require_running()
+        for queue, offset in offsets.items():
+            await self._client.requests.commit_offset(queue, self.group, offset)
+
+    # Pulls
+
+    async def pull(
+        self, queue: MessageQueue, offset: int, *, expression: str = ALL, max_messages: int = 32
+    ) -> PullResult:
+        """What the queue has from that offset on, at once.
+
+        Args:
+            queue: Of a topic that exists.
+            offset: Where to begin.
+            expression: The tags wanted: ``"TagA || TagB"``, or ``"*"``.
+            max_messages: At most so many.
+
+        Raises:
+            RemotingError: No broker was found, it did not answer, or it refused.
+        """
+        return await self._pull(queue, offset, expression, max_messages, 0)
+
+    async def pull_block_if_not_found(
+        self, queue: MessageQueue, offset: int, *, expression: str = ALL, max_messages: int = 32
+    ) -> PullResult:
+        """`pull`, but the broker holds it until there is a message, or `broker_suspend_max_time` is over."""
+        return await self._pull(queue, offset, expression, max_messages, self._hold_ms)
+
+    async def _pull(
+        self, queue: MessageQueue, offset: int, expression: str, max_messages: int, hold_ms: int
+    ) -> PullResult:
+        self._life.require_running()
+        settings = self.settings
+        limit = settings.consumer_timeout_when_suspend if hold_ms else settings.consumer_pull_timeout
+        terms = PullTerms(max_messages, hold_ms, limit.total_seconds(), posts_subscription=True)
+        subscription = tag_subscription(queue.topic, expression, 0)
+        pulls = self._pulls.get(queue)
+        if pulls is None:
+            pulls = self._pulls[queue] = QueuePulls(self._client, self.group, queue)
+        answer = await pulls.pull(subscription, offset, terms)
+        return PullResult(
+            answer.status,
+            answer.next_begin_offset,
+            answer.min_offset,
+            answer.max_offset,
+            pulls.messages(answer, subscription),
+        )
+
+    # What the client and brokers ask of it
+
+    def heartbeat_data(self) -> ConsumerData:
+        """The group; what it reads is decided with each pull."""
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=MessageModel.CLUSTERING,
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+            subscription_data_set=[],
+        )
+
+    def subscribed_topics(self) -> Collection[str]:
+        """Topics whose queues were asked for."""
+        return self._topics
+
+    def rebalance_soon(self) -> None:
+        """Nothing: queues are not shared."""
+
+    async def persist_offsets(self) -> None:
+        """Nothing: `commit` does it at once."""
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Nothing: where to pull is the application's to say."""
+
+    def known_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        """None: the application keeps them."""
+        return {}
+
+    def running_info(self, name_servers: Sequence[str]) -> ConsumerRunningInfo:
+        """What this consumer looks like from inside."""
+        return running_info(
+            self.settings,
+            name_servers,
+            self._client.started_at_ms,
+            self._clock.now_ms(),
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            concurrency=0,
+            orderly=False,
+            subscriptions=[],
+            process_queues=[],
+            offsets={},
+        )
+
+    async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
+        """Nothing: there is no listener to give it to."""
+        return ConsumeMessageDirectlyResult(
+            consume_result=ConsumeMessageResult.CR_RETURN_NULL, remark=f"consumer {self.client_id} pulls"
+        )

@@ -1,0 +1,160 @@
+"""Single pulls of a queue: the request, the broker to ask, and the messages of the answer.
+
+::
+
+    suggested broker    each answer says whom to ask next: a slave while a master's backlog is not in its memory
+    tags                the broker compares hash codes, the tags themselves are compared here
+    body                one that cannot be unpacked stays as it was stored: pulled again it would be no better
+"""
+
+import logging
+from typing import NamedTuple
+
+from rocket_client.client import RocketClient
+from rocket_client.errors import BrokerNotFoundError
+from rocket_client.pull_answer import PullAnswer, PullStatus
+from rocket_client.topic_route import MASTER_ID
+from rocket_remoting.bodies import SubscriptionData
+from rocket_remoting.compression import decompress
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.headers import PullMessageRequestHeader
+from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_remoting.properties import (
+    PROPERTY_MAX_OFFSET,
+    PROPERTY_MIN_OFFSET,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TAGS,
+)
+from rocket_remoting.record import decode_records
+from rocket_remoting.sys_flag import (
+    COMPRESSED,
+    PULL_COMMIT_OFFSET,
+    PULL_LITE,
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+)
+from rocket_remoting.topics import retry_topic
+
+_LOG = logging.getLogger(__name__)
+
+
+class PullTerms(NamedTuple):
+    """How a queue is pulled, again and again."""
+
+    batch_size: int
+    hold_ms: int
+    """How long the broker may hold a pull that finds nothing; 0: not at all."""
+    timeout: float
+    """Seconds for a whole pull."""
+    posts_subscription: bool
+    """Whether each pull carries the subscription."""
+    lite: bool = False
+    """Whether for an application that polls; brokers that can serve such pulls apart from push consumers'."""
+
+
+class QueuePulls:
+    """The pulls of one queue for one group."""
+
+    def __init__(self, client: RocketClient, group: str, queue: MessageQueue) -> None:
+        self._client = client
+        self._group = group
+        self._queue = queue
+        self._is_retry = queue.topic == retry_topic(group)
+        self.broker_id = MASTER_ID
+        """Which member of the broker is asked next."""
+
+    def __repr__(self) -> str:
+        return f"<QueuePulls of {self._queue} by {self._group}>"
+
+    async def pull(
+        self, subscription: SubscriptionData, offset: int, terms: PullTerms, *, commit: int = 0
+    ) -> PullAnswer:
+        """One answer of the broker.
+
+        Args:
+            subscription: What is wanted.
+            offset: From where on.
+            terms: How many, and how long it may take.
+            commit: The group's offset, for the master to keep; 0 for none.
+
+        Raises:
+            RemotingError: No broker was found, it did not answer, or it refused.
+        """
+        address, broker_id = await self._address()
+        flag = PULL_SUSPEND if terms.hold_ms else 0
+        if commit > 0 and broker_id == MASTER_ID:
+            flag |= PULL_COMMIT_OFFSET
+        else:
+            commit = 0
+        expression = subscription.sub_string if terms.posts_subscription else None
+        if expression is not None:
+            flag |= PULL_SUBSCRIPTION
+        if terms.lite:
+            flag |= PULL_LITE
+        queue = self._queue
+        header = PullMessageRequestHeader(
+            consumer_group=self._group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=terms.batch_size,
+            sys_flag=flag,
+            commit_offset=commit,
+            suspend_timeout_millis=terms.hold_ms,
+            subscription=expression,
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+            broker_name=queue.broker_name,
+        )
+        requests = self._client.requests
+        ask = requests.lite_pull if terms.lite else requests.pull
+        answer = await ask(address, header, terms.timeout)
+        self.broker_id = answer.suggest_which_broker_id
+        return answer
+
+    async def _address(self) -> tuple[str, int]:
+        routes, broker_name = self._client.routes, self._queue.broker_name
+        found = routes.address(broker_name, self.broker_id)
+        if found is None:
+            await routes.refresh(self._queue.topic)
+            found = routes.address(broker_name, self.broker_id)
+            if found is None:
+                raise BrokerNotFoundError(broker_name)
+        return found
+
+    def messages(self, answer: PullAnswer, subscription: SubscriptionData) -> list[MessageExt]:
+        """The messages of the answer as the application gets them."""
+        if answer.status is not PullStatus.FOUND:
+            return []
+        messages = self._decoded(answer.records)
+        if subscription.tags_set:
+            wanted = frozenset(subscription.tags_set)
+            messages = [message for message in messages if message.properties.get(PROPERTY_TAGS) in wanted]
+        smallest, largest, broker_name = (
+            str(answer.min_offset),
+            str(answer.max_offset),
+            self._queue.broker_name,
+        )
+        for message in messages:
+            properties = message.properties
+            properties[PROPERTY_MIN_OFFSET] = smallest
+            properties[PROPERTY_MAX_OFFSET] = largest
+            message.broker_name = broker_name
+            if self._is_retry:
+                message.topic = properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+        return messages
+
+    def _decoded(self, records: bytes | memoryview) -> list[MessageExt]:
+        try:
+            return decode_records(records)
+        except RemoteProtocolError:
+            messages = decode_records(records, decompress=False)
+        for message in messages:
+            if message.sys_flag & COMPRESSED:
+                try:
+                    message.body = decompress(message.body, message.sys_flag)
+                except RemoteProtocolError as error:
+                    _LOG.error("group %s: %r is handed on as it was stored: %s", self._group, message, error)
+                else:
+                    message.sys_flag &= ~COMPRESSED
+        return messages
