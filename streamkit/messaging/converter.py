@@ -44,10 +44,11 @@ class CompositeMessageConverter:
     def __init__(self, converters: Sequence[MessageConverter] = ()) -> None:
         """Makes a converter of `converters`, tried in their order before the provided ones."""
         # Late: these modules need the names above.
+        from streamkit.messaging.avro_converter import AvroConverter
         from streamkit.messaging.json_converter import JsonConverter
         from streamkit.messaging.plain_converter import BytesConverter, TextConverter
 
-        provided = (BytesConverter(), TextConverter(), JsonConverter())
+        provided = (BytesConverter(), TextConverter(), JsonConverter(), AvroConverter())
         self.converters: tuple[MessageConverter, ...] = (*converters, *provided)
 
     def reader(self, type_: object, content_type: MimeType | str) -> Reader:

@@ -1,5 +1,5 @@
-"""JSON: dataclasses, msgspec structs, TypedDicts, builtins, enums and dates by msgspec; pydantic models by
-pydantic, which is never imported unless the application did.
+"""JSON: dataclasses, msgspec structs, TypedDicts, builtins, enums and dates by msgspec; pydantic models, and unions
+of classes that no tag tells apart, by pydantic, which is not imported for anything else.
 """
 
 import re
@@ -31,7 +31,10 @@ class JsonConverter:
         """
         if not mime.is_json:
             return None
-        unsupported = list(_unsupported(type_))
+        try:
+            unsupported = list(_unsupported(type_))
+        except TypeError as error:  # a union, of which msgspec tells classes apart by their tags only
+            return _pydantic_reader(type_, mime, str(error))
         if not unsupported:
             return _msgspec_reader(type_, mime)
         if all(hasattr(class_, "__pydantic_validator__") for class_ in unsupported):
@@ -59,38 +62,55 @@ def _msgspec_reader(type_: object, mime: MimeType) -> Reader:
         try:
             return decode(data)
         except msgspec.DecodeError as error:
-            reason = str(error)
-            found = _PATH.search(reason)
-            raise _wrong(type_, mime, _PATH.sub("", reason), found[1] if found else None) from error
+            raise wrong_payload(type_, mime, *path_of(error)) from error
 
     return read
 
 
-def _pydantic_reader(type_: object, mime: MimeType) -> Reader:
+def _pydantic_reader(type_: object, mime: MimeType, refused: str | None = None) -> Reader:
     import pydantic
 
     try:
         adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(cast("type[object]", type_))
     except pydantic.errors.PydanticSchemaGenerationError as error:
-        raise _unreadable(type_, mime, str(error).splitlines()[0]) from error
+        raise _unreadable(type_, mime, refused or str(error).splitlines()[0]) from error
 
     def read(data: bytes) -> object:
         try:
             return adapter.validate_json(data)
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            raise _wrong(type_, mime, first["msg"], _json_path(first["loc"])) from error
+            raise wrong_payload(type_, mime, first["msg"], _json_path(first["loc"], data)) from error
 
     return read
 
 
-def _json_path(location: tuple[int | str, ...]) -> str | None:
-    """`$.items[2].price` of pydantic's ("items", 2, "price")."""
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
-    return "$" + "".join(steps) if location else None
+def _json_path(location: tuple[int | str, ...], data: bytes) -> str | None:
+    """`$.items[2].price` of pydantic's ("items", 2, "Order", "price"), less the names of a union's members."""
+    try:
+        value = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return None
+    path = "$"
+    for number, step in enumerate(location, start=1):
+        if isinstance(value, list) and isinstance(step, int):
+            path += f"[{step}]"
+            value = value[step] if step < len(value) else None
+        elif isinstance(value, dict) and (step in value or number == len(location)):
+            path += f".{step}"
+            value = value.get(step)
+    return path if location else None
 
 
-def _wrong(type_: object, mime: MimeType, reason: str, path: str | None) -> MessageConversionError:
+def path_of(error: msgspec.DecodeError) -> tuple[str, str | None]:
+    """What msgspec says is wrong, and where."""
+    reason = str(error)
+    found = _PATH.search(reason)
+    return _PATH.sub("", reason), found[1] if found else None
+
+
+def wrong_payload(type_: object, mime: MimeType, reason: str, path: str | None) -> MessageConversionError:
+    """The error for a payload that is not what its type says, at `path`."""
     where = f" at {path}" if path else ""
     return MessageConversionError(
         f"Cannot read the payload as {type_name(type_)} from {mime.essence}: {reason}{where}",
@@ -110,12 +130,7 @@ def _unreadable(type_: object, mime: MimeType, reason: str) -> MessageConversion
 
 def _unsupported(type_: object) -> Iterator[type]:
     """The classes in the annotation that msgspec cannot build, pydantic's own among them."""
-    try:
-        pending: list[object] = [inspect.type_info(type_)]
-    except TypeError as error:
-        raise MessageConversionError(
-            f"JSON cannot be read as {type_name(type_)}: {error}", target_type=type_
-        ) from error
+    pending: list[object] = [inspect.type_info(type_)]
     seen: set[int] = set()
     while pending:
         node = pending.pop()

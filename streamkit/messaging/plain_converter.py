@@ -6,7 +6,7 @@ import decimal
 import enum
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NewType, cast, get_args, get_origin
 
 import msgspec
 
@@ -65,9 +65,12 @@ class TextConverter:
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
         """Decoded text for `str`; under `text/*` also what one value's text spells."""
-        target = without_none(type_)
+        target = _plain(without_none(type_))
         if target is str:
             return _decoder(mime, type_)
+        if get_origin(target) is Literal and all(isinstance(each, str) for each in get_args(target)):
+            decode = _decoder(mime, type_)
+            return lambda data: _scalar(decode(data), target, mime)
         if mime.is_text and isinstance(target, type) and issubclass(target, (*_SCALARS, enum.Enum)):
             decode = _decoder(mime, type_)
             return lambda data: _scalar(decode(data), target, mime)
@@ -79,6 +82,13 @@ class TextConverter:
             return None
         encode = _codec(mime, type_).encode
         return lambda payload: encode(str(payload))[0]
+
+
+def _plain(type_: object) -> object:
+    """What a `NewType` is made of."""
+    while isinstance(type_, NewType):
+        type_ = type_.__supertype__
+    return type_
 
 
 def _itself(data: bytes) -> bytes:
@@ -112,9 +122,9 @@ def _codec(mime: MimeType, type_: object) -> codecs.CodecInfo:
         ) from error
 
 
-def _scalar(text: str, type_: type, mime: MimeType) -> object:
+def _scalar(text: str, type_: object, mime: MimeType) -> object:
     try:
-        return msgspec.convert(text.strip(), type_, strict=False)
+        return msgspec.convert(text.strip(), cast("type[object]", type_), strict=False)
     except msgspec.ValidationError as error:
         raise MessageConversionError(
             f"Cannot read the text {text!r} as {type_name(type_)}: {error}",

@@ -6,7 +6,7 @@ import decimal
 import enum
 import uuid
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, Generic, Literal, NamedTuple, NewType, TypedDict, TypeVar
 
 import msgspec
 import pydantic
@@ -16,6 +16,7 @@ from streamkit.errors import MessageConversionError
 from streamkit.messaging import CompositeMessageConverter, Message
 
 CONVERTER = CompositeMessageConverter()
+T = TypeVar("T")
 
 
 class Currency(enum.Enum):
@@ -47,6 +48,36 @@ class Typed(TypedDict):
 class Model(pydantic.BaseModel):
     n: int = pydantic.Field(alias="number")
     items: list[Item] = []
+
+
+class Pair(NamedTuple):
+    n: int
+    s: str
+
+
+@dataclasses.dataclass
+class Note:
+    text: str
+
+
+@dataclasses.dataclass
+class Envelope(Generic[T]):
+    item: T
+
+
+class ModelOf(pydantic.BaseModel, Generic[T]):
+    item: T
+
+
+class Placed(msgspec.Struct, tag=True):
+    n: int
+
+
+class Paid(msgspec.Struct, tag=True):
+    by: str
+
+
+Name = NewType("Name", str)
 
 
 @dataclasses.dataclass
@@ -82,6 +113,17 @@ def write(payload, content_type=None, default=None):
         (Currency, Currency.EURO, b'"EUR"'),
         (dt.datetime, dt.datetime(2024, 1, 2, tzinfo=dt.UTC), b'"2024-01-02T00:00:00Z"'),
         (str | int, 5, b"5"),
+        (Pair, Pair(1, "x"), b'[1,"x"]'),
+        (Envelope[Item], Envelope(Item(1.5)), b'{"item":{"price":1.5}}'),
+        (ModelOf[int], ModelOf[int](item=1), b'{"item":1}'),
+        (list[Item], [Item(1.5)], b'[{"price":1.5}]'),
+        (Item | None, None, b"null"),
+        (Placed | Paid, Paid("card"), b'{"type":"Paid","by":"card"}'),
+        (Item | Note, Note("x"), b'{"text":"x"}'),
+        (list[Item | Note], [Item(1.0), Note("x")], b'[{"price":1.0},{"text":"x"}]'),
+        (Model | Note, Note("x"), b'{"text":"x"}'),
+        (Literal["a", "b"], "b", b"b"),
+        (Name, Name("Ann"), b"Ann"),
     ],
 )
 def test_json_both_ways(type_, payload, data):
@@ -175,6 +217,9 @@ def test_precedence_of_content_types():
         ),
         (Order, b'{"items":[{}]}', "$.items[0]", "missing required field `price`"),
         (Model, b'{"number":1,"items":[{"price":"x"}]}', "$.items[0].price", "valid number"),
+        (list[Item | Note], b'[{"text":"x"},{"price":"x"}]', "$[1].price", "valid number"),
+        (Envelope[Item], b'{"item":{"price":"x"}}', "$.item.price", "Expected `float`"),
+        (Literal["a", "b"], b"c", None, "Invalid enum value"),
         (Struct, b'{"n":', None, "truncated"),
         (Model, b'{"n":', None, "Invalid JSON"),
     ],
@@ -200,6 +245,13 @@ def test_text_in_the_wrong_charset():
 def test_an_impossible_annotation_fails_at_once(type_):
     """An annotation JSON cannot be read as is refused when the reader is made."""
     with pytest.raises(MessageConversionError, match="neither a dataclass"):
+        CONVERTER.payload_reader(type_)
+
+
+@pytest.mark.parametrize("type_", [Struct | Item, Placed | Struct])
+def test_a_union_nobody_tells_apart_is_refused(type_):
+    """A struct without a tag beside another class: neither msgspec nor pydantic can say which it is."""
+    with pytest.raises(MessageConversionError, match="cannot be read as"):
         CONVERTER.payload_reader(type_)
 
 

@@ -1,0 +1,165 @@
+"""Avro: `application/avro`, `application/*+avro` and `avro/binary`, one record in binary form without a header.
+
+What is written carries no schema: the reader has to know with which one it was written. That is the schema given
+for the message's content type, else the one of the type asked for. Needs `fastavro`, which is imported when the
+first such payload is.
+"""
+
+import datetime as dt
+import decimal
+import uuid
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from io import BytesIO
+from typing import Any, Final, cast
+
+import msgspec
+
+from streamkit.errors import MessageConversionError
+from streamkit.messaging.avro_schema import Schema, schema_of
+from streamkit.messaging.converter import Reader, Writer, type_name, without_none
+from streamkit.messaging.json_converter import path_of, wrong_payload
+from streamkit.messaging.mime import MimeType
+
+__all__ = ["AvroConverter"]
+
+# What fastavro takes and gives as it is.
+_NATIVE: Final = (bytes, dt.datetime, dt.date, dt.time, uuid.UUID, decimal.Decimal)
+
+
+class AvroConverter:
+    """Reads and writes classes as Avro records, and dictionaries where a schema is given.
+
+    ::
+
+        StreamApplication(converters=[AvroConverter({"application/vnd.order.v1+avro": schema})])
+
+    Without schemas it is among the provided converters.
+    """
+
+    def __init__(self, schemas: Mapping[str, Schema] | None = None) -> None:
+        """Make a converter.
+
+        Args:
+            schemas: With which schema payloads of a content type are written; others by their type's.
+        """
+        self._schemas = {MimeType.parse(name).essence: schema for name, schema in (schemas or {}).items()}
+
+    def reader(self, type_: object, mime: MimeType) -> Reader | None:
+        """What reads a record as `type_`, its fields matched by name as Avro's schema resolution does."""
+        if not _is_avro(mime):
+            return None
+        target = without_none(type_)
+        if target in (bytes, str, object, Any):
+            return None
+        _require_fastavro(mime)
+        import fastavro
+
+        given = self._schemas.get(mime.essence)
+        own = None if given is not None and _is_dictionary(target) else _schema(target, mime)
+        written = fastavro.parse_schema(cast("Schema", given if given is not None else own))
+        wanted = None if own is None or own is given else fastavro.parse_schema(own)
+        build = _builder(target, mime)
+
+        def read(data: bytes) -> object:
+            source = BytesIO(data)
+            try:
+                value = fastavro.schemaless_reader(source, written, wanted)
+            except Exception as error:  # fastavro raises whatever its decoder met
+                reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+                raise wrong_payload(type_, mime, f"it is no such record ({reason})", None) from error
+            if source.read(1):
+                raise wrong_payload(type_, mime, "bytes are left behind the record", None)
+            return build(value)
+
+        return read
+
+    def writer(self, type_: type, mime: MimeType) -> Writer | None:
+        """What writes an instance of `type_` as a record."""
+        if not _is_avro(mime):
+            return None
+        _require_fastavro(mime)
+        import fastavro
+
+        given = self._schemas.get(mime.essence)
+        schema = fastavro.parse_schema(_schema(type_, mime) if given is None else given)
+
+        def write(payload: object) -> bytes:
+            value = msgspec.to_builtins(payload, builtin_types=_NATIVE, enc_hook=_dump)
+            buffer = BytesIO()
+            try:
+                fastavro.schemaless_writer(buffer, schema, value)
+            except Exception as error:  # as above; the validator says which field it was
+                raise MessageConversionError(
+                    f"Cannot write {type_name(type_)} as {mime.essence}: {_fault(value, schema, error)}",
+                    content_type=str(mime),
+                    target_type=type_,
+                ) from error
+            return buffer.getvalue()
+
+        return write
+
+
+def _is_avro(mime: MimeType) -> bool:
+    return mime.suffix == "avro" or mime.subtype == "avro" or mime.essence == "avro/binary"
+
+
+def _is_dictionary(target: object) -> bool:
+    return target is dict or getattr(target, "__origin__", None) is dict
+
+
+def _require_fastavro(mime: MimeType) -> None:
+    if find_spec("fastavro") is None:
+        raise MessageConversionError(
+            f"{mime.essence} needs the package fastavro: pip install 'streamkit[avro]'",
+            content_type=str(mime),
+        )
+
+
+def _schema(type_: object, mime: MimeType) -> Schema:
+    try:
+        return schema_of(type_)
+    except TypeError as error:
+        raise MessageConversionError(
+            f"{mime.essence} cannot carry {type_name(type_)}: {error}. Give the class an __avro_schema__, or an "
+            "AvroConverter the schema of the content type.",
+            content_type=str(mime),
+            target_type=type_,
+        ) from error
+
+
+def _builder(target: object, mime: MimeType) -> Callable[[object], object]:
+    """What makes a `target` of the dictionaries, lists and values that fastavro gives."""
+    if hasattr(target, "__pydantic_validator__"):
+        import pydantic
+
+        model: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(cast("type[object]", target))
+        return model.validate_python
+
+    def build(value: object) -> object:
+        try:
+            return msgspec.convert(value, cast("type[object]", target), builtin_types=_NATIVE)
+        except msgspec.ValidationError as error:
+            reason, path = path_of(error)
+            raise wrong_payload(target, mime, reason, path) from error
+
+    return build
+
+
+def _dump(value: object) -> object:
+    """A pydantic model as a dictionary."""
+    dump: Callable[[], object] | None = getattr(value, "model_dump", None)
+    if dump is None:
+        raise TypeError(f"{type_name(type(value))} is no record")
+    return dump()
+
+
+def _fault(value: object, schema: Schema, error: Exception) -> str:
+    """What the validator says is wrong with each field."""
+    from fastavro.validation import ValidationError, validate
+
+    try:
+        validate(value, schema)
+    except ValidationError as found:
+        return "; ".join(str(each) for each in found.errors)
+    return str(error)
