@@ -26,7 +26,15 @@ from streamkit.listener import Header, Headers, Payload
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
 
-__all__ = ["ArgumentPlan", "Reader", "describe", "lists_messages", "plan_arguments"]
+__all__ = [
+    "ArgumentPlan",
+    "ProviderLookup",
+    "Reader",
+    "annotations_of",
+    "describe",
+    "lists_messages",
+    "plan_arguments",
+]
 
 Getter = Callable[[Message[object]], object]
 Reader = Callable[[Message[object]], object]
@@ -91,6 +99,23 @@ def describe(function: Callable[..., object]) -> str:
     return name if code is None else f"{name} ({code.co_filename}:{code.co_firstlineno})"
 
 
+def annotations_of(function: Callable[..., object]) -> dict[str, Any]:
+    """Return a function's annotations by the names of its parameters, markers included.
+
+    Raises:
+        ConfigurationError: One of them cannot be resolved.
+    """
+    try:
+        return get_type_hints(_innermost(function), include_extras=True)
+    except NameError as error:
+        written = getattr(_innermost(function), "__annotations__", {})
+        guilty = [name for name, text in written.items() if isinstance(text, str) and str(error.name) in text]
+        raise ConfigurationError(
+            f"listener {describe(function)} has an annotation that cannot be resolved, of "
+            f"{' and '.join(map(repr, guilty)) or 'what it is made of'}: {error}"
+        ) from error
+
+
 def lists_messages(function: Callable[..., object]) -> bool:
     """Return whether the function's annotation says that it returns a list of messages."""
     try:
@@ -126,7 +151,7 @@ class _Planner:
         self._takes_acknowledgment = False
 
     def plan(self) -> ArgumentPlan:
-        hints = self._hints()
+        hints = annotations_of(self._function)
         positional: list[Getter] = []
         keywords: dict[str, Getter] = {}
         for parameter in inspect.signature(self._function).parameters.values():
@@ -138,12 +163,6 @@ class _Planner:
             else:
                 positional.append(getter)
         return ArgumentPlan(tuple(positional), keywords, self._takes_acknowledgment)
-
-    def _hints(self) -> dict[str, Any]:
-        try:
-            return get_type_hints(_innermost(self._function), include_extras=True)
-        except NameError as error:
-            raise self._wrong(f"has an annotation that cannot be resolved: {error}") from error
 
     def _getter(self, parameter: inspect.Parameter, hint: object) -> Getter:
         type_, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
@@ -157,7 +176,7 @@ class _Planner:
             self._takes_acknowledgment = True
             return _acknowledgment
         if type_ is Message or get_origin(type_) is Message:
-            return self._message(type_)
+            return self._message(parameter, type_)
         if isinstance(type_, type) and issubclass(type_, Message):
             raise self._wrong(
                 f"takes a {type_.__name__}, which only error channels carry: use @error_listener"
@@ -180,11 +199,11 @@ class _Planner:
             return None
         return lambda _: provide()
 
-    def _message(self, type_: object) -> Getter:
+    def _message(self, parameter: inspect.Parameter, type_: object) -> Getter:
         arguments = get_args(type_)
         if not arguments or arguments[0] in (Any, bytes, object):
             return _itself
-        read = self._reader(arguments[0])
+        read = self._reader(parameter, arguments[0])
         return lambda message: Message(read(message), message.headers)
 
     def _payload(self, parameter: inspect.Parameter, type_: object) -> Getter:
@@ -194,13 +213,13 @@ class _Planner:
                 'other with Header("name") or Provide[...]'
             )
         self._payload_parameter = parameter.name
-        return self._reader(type_)
+        return self._reader(parameter, type_)
 
-    def _reader(self, type_: object) -> Getter:
+    def _reader(self, parameter: inspect.Parameter, type_: object) -> Getter:
         try:
             return self._reader_for(type_)
         except MessageConversionError as error:
-            raise self._wrong(str(error)) from error
+            raise self._wrong(f"cannot be given its parameter {parameter.name!r}: {error}") from error
 
     def _header(self, parameter: inspect.Parameter, type_: object, mark: Header) -> Getter:
         default = parameter.default

@@ -28,6 +28,7 @@ from streamkit.testing.contract.order import OrderCases
 from streamkit.testing.contract.scenario import Recorder, Scenario
 from streamkit.testing.contract.sending import SendingCases
 from streamkit.testing.contract.settlements import SettlementCases
+from streamkit.testing.contract.types import TypeCases
 
 __all__ = ["BinderContract", "ContractEnvironment", "Recorder", "Scenario"]
 
@@ -39,6 +40,7 @@ class BinderContract(
     SettlementCases,
     ErrorCases,
     MessageCases,
+    TypeCases,
     SendingCases,
     LifecycleCases,
 ):

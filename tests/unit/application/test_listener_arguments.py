@@ -131,6 +131,10 @@ def unreadable(payload: NotJson) -> None:
     """A type no converter reads."""
 
 
+def unreadable_message(message: Message[list[NotJson]]) -> None:
+    """Nor as a part of another, in a message."""
+
+
 def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
     """A header cannot be made such a type."""
 
@@ -140,8 +144,9 @@ def odd_header(payload: str, value: Annotated[NotJson, Header()]) -> None:
     [
         (two_payloads, "takes the payload twice, as 'first' and as 'second'"),
         (variadic, r"takes \*payloads: str; name each argument"),
-        (unresolvable, "cannot be resolved.*Nowhere"),
-        (unreadable, "NotJson is neither a dataclass"),
+        (unresolvable, "cannot be resolved, of 'payload': name 'Nowhere' is not defined"),
+        (unreadable, "cannot be given its parameter 'payload': .*NotJson is neither a dataclass"),
+        (unreadable_message, "cannot be given its parameter 'message': .*NotJson is neither a dataclass"),
         (odd_header, "takes header 'value' as .*NotJson'>, which no header can be made"),
     ],
 )
