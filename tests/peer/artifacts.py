@@ -1,7 +1,8 @@
-"""Class paths of Apache RocketMQ's programs from Maven Central, and our Java classes compiled against them.
+"""Class paths of foreign programs from Maven Central, and our Java classes compiled against them.
 
-Both are made once per machine and kept in a cache directory: `$STREAMKIT_CACHE`, else the user's cache
-directory. A file lock lets concurrent test workers share the work.
+They are Apache RocketMQ's broker, tools and client, and Spring Cloud Alibaba's applications. All is made
+once per machine and kept in a cache directory: `$STREAMKIT_CACHE`, else the user's cache directory. A file
+lock lets concurrent test workers share the work.
 """
 
 import fcntl
@@ -11,19 +12,57 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-VERSIONS = ("4.9.7", "5.3.3")
-
 HERE = Path(__file__).parent
-SOURCES = HERE / "java"
 RESOLVE_TIMEOUT = 600.0
 
 
+@dataclass(frozen=True)
+class JavaProgram:
+    """What is on one class path.
+
+    Attributes:
+        pom: The project whose dependencies these are.
+        versions: The project's properties that name versions.
+        sources: Folders of our Java classes.
+        release: The Java release that these are compiled for; None: the compiler's own.
+    """
+
+    pom: Path
+    versions: Mapping[str, str]
+    sources: tuple[Path, ...]
+    release: int | None = None
+
+
+VERSIONS = ("4.9.7", "5.3.3")
+"""Apache RocketMQ's versions."""
+
+GENERATIONS = ("2.2.6", "2023.0.3")
+"""Spring Cloud Alibaba's versions: the one of the book's age, and the current one."""
+
+PROGRAMS = {
+    version: JavaProgram(HERE / "pom.xml", {"rocketmq": version}, (HERE / "java",)) for version in VERSIONS
+} | {
+    "2.2.6": JavaProgram(
+        HERE / "spring" / "pom.xml",
+        {"boot": "2.3.12.RELEASE", "cloud": "Hoxton.SR12", "alibaba": "2.2.6.RELEASE"},
+        (HERE / "spring" / "common", HERE / "spring" / "first"),
+        release=8,  # what the Spring of that age can read
+    ),
+    "2023.0.3": JavaProgram(
+        HERE / "spring" / "pom.xml",
+        {"boot": "3.2.9", "cloud": "2023.0.3", "alibaba": "2023.0.3.3"},
+        (HERE / "spring" / "common", HERE / "spring" / "current"),
+    ),
+}
+
+
 class PeersUnavailableError(Exception):
-    """Apache's programs can't run on this machine; the text says why."""
+    """A foreign program can't run on this machine; the text says why."""
 
 
 def cache_directory() -> Path:
@@ -50,7 +89,7 @@ def program(name: str) -> str:
 
 @functools.cache
 def class_path(version: str) -> str:
-    """Return the class path of one version: our compiled classes, then Apache's jars.
+    """Return the class path of one of `PROGRAMS`: our compiled classes, then the jars.
 
     Raises:
         PeersUnavailableError: Java or Maven is missing, or the artifacts can't be had.
@@ -58,40 +97,43 @@ def class_path(version: str) -> str:
     for name in ("java", "javac"):
         program(name)
     cache = cache_directory()
-    with _locked(cache / f"{version}.lock"):
+    with locked(cache / f"{version}.lock"):
         jars = _jars(cache, version)
         classes = _classes(cache, version, jars)
     return f"{classes}{os.pathsep}{jars}"
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; another process waits."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _jars(cache: Path, version: str) -> str:
-    pom = HERE / "pom.xml"
-    known = cache / f"class-path-{version}-{_digest([pom])}.txt"
+    made = PROGRAMS[version]
+    known = cache / f"class-path-{version}-{digest([made.pom], repr(made.versions))}.txt"
     if known.exists():
         jars = known.read_text().strip()
         if all(Path(jar).exists() for jar in jars.split(os.pathsep)):
             return jars
         known.unlink()
-    command = [program("mvn"), "-q", "-B", "-f", str(pom), f"-Drocketmq.version={version}"]
+    command = [program("mvn"), "-q", "-B", "-f", str(made.pom)]
+    command += [f"-D{name}.version={value}" for name, value in made.versions.items()]
     command += ["-DincludeScope=runtime", f"-Dmdep.outputFile={known}", "dependency:build-classpath"]
     try:
-        _run(command)
+        run(command)
     except PeersUnavailableError as error:
         known.unlink(missing_ok=True)
-        raise PeersUnavailableError(f"Maven can't resolve RocketMQ {version}: {error}") from error
+        raise PeersUnavailableError(f"Maven can't resolve {version}: {error}") from error
     return known.read_text().strip()
 
 
 def _classes(cache: Path, version: str, jars: str) -> Path:
-    sources = sorted(SOURCES.rglob("*.java"))
-    known = cache / f"classes-{version}-{_digest(sources)}"
+    release = PROGRAMS[version].release
+    sources = sorted(source for folder in PROGRAMS[version].sources for source in folder.rglob("*.java"))
+    known = cache / f"classes-{version}-{digest(sources, str(release))}"
     if known.exists():
         return known
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
@@ -102,23 +144,33 @@ def _classes(cache: Path, version: str, jars: str) -> Path:
             "-encoding",
             "UTF-8",
             "-proc:none",
+            *(["--release", str(release)] if release else []),
             "-cp",
             jars,
             "-d",
             str(made),
         ]
-        _run([*command, *map(str, sources)])
+        run([*command, *map(str, sources)])
         made.rename(known)
     return known
 
 
-def _digest(files: list[Path]) -> str:
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+def digest(files: list[Path], more: str) -> str:
+    """Return what differs when one of the files or `more` does."""
+    content = b"".join(file.read_bytes() for file in files) + more.encode()
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str], cwd: Path | None = None) -> None:
+    """Run a tool.
+
+    Raises:
+        PeersUnavailableError: It failed; the text holds what it said.
+    """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT, check=False)
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise PeersUnavailableError(
             f"{Path(command[0]).name} did not end in {RESOLVE_TIMEOUT:.0f} s"

@@ -11,8 +11,10 @@ import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
 from tests.peer.apache import ApacheBroker, free_ports
-from tests.peer.artifacts import VERSIONS, PeersUnavailableError, class_path
+from tests.peer.artifacts import GENERATIONS, VERSIONS, PeersUnavailableError, class_path
 from tests.peer.java_client import JavaClient
+from tests.peer.spring_apps import SpringPeer
+from tests.peer.spring_stage import SpringStage
 from tests.peer.stage import DELAY_LEVELS, Stage
 
 SETTINGS = {"messageDelayLevel": DELAY_LEVELS}
@@ -34,6 +36,7 @@ class Peers:
         self._stack = stack
         self._brokers: dict[str, ApacheBroker] = {}
         self._clients: dict[str, JavaClient] = {}
+        self._springs: dict[str, SpringPeer] = {}
         self._bundled: ThreadedBroker | None = None
 
     def broker(self, version: str) -> ApacheBroker:
@@ -51,6 +54,13 @@ class Peers:
             self._clients[version] = self._stack.enter_context(JavaClient(version))
         return self._clients[version]
 
+    def spring(self, generation: str) -> SpringPeer:
+        """Return a JVM for Spring Cloud Alibaba's applications of a generation."""
+        if generation not in self._springs:
+            require(generation)
+            self._springs[generation] = self._stack.enter_context(SpringPeer(generation))
+        return self._springs[generation]
+
     def bundled(self) -> ThreadedBroker:
         """Return our own broker, on ports given to it: with a free one it has no VIP channel."""
         if self._bundled is None:
@@ -63,13 +73,13 @@ class Peers:
 
 
 def require(version: str) -> None:
-    """Skip the test when Apache's programs can't run here; fail it where `STREAMKIT_REQUIRE_PEERS` is set."""
+    """Skip the test when a foreign program can't run here; fail it where `STREAMKIT_REQUIRE_PEERS` is set."""
     try:
         class_path(version)
     except PeersUnavailableError as error:
         if os.environ.get("STREAMKIT_REQUIRE_PEERS"):
             raise
-        pytest.skip(f"Apache RocketMQ {version} can't run: {error}")
+        pytest.skip(f"version {version} of a foreign program can't run: {error}")
 
 
 @pytest.fixture(scope="session")
@@ -111,3 +121,29 @@ def stage(request: pytest.FixtureRequest, peers: Peers) -> Iterator[Stage]:
     broker = peers.broker(version) if kind == "apache" else peers.bundled()
     with Stage(client, broker.name_server, broker.address) as stage:
         yield stage
+
+
+def of_generation(generation: str, kind: str) -> object:
+    """Return a fixture parameter that names the generation, by which parallel workers share the tests."""
+    return pytest.param((generation, kind), marks=pytest.mark.peer, id=f"spring{generation}-on-{kind}")
+
+
+@pytest.fixture(params=[of_generation(each, kind) for each in GENERATIONS for kind in ("apache", "bundled")])
+def spring_stage(request: pytest.FixtureRequest, peers: Peers) -> Iterator[SpringStage]:
+    """Spring Cloud Alibaba of each generation beside streamkit, on Apache's broker of its age, then on ours."""
+    with spring_on(peers, *request.param) as stage:
+        yield stage
+
+
+@pytest.fixture(params=[of_generation(GENERATIONS[0], kind) for kind in ("apache", "bundled")])
+def book(request: pytest.FixtureRequest, peers: Peers) -> Iterator[SpringStage]:
+    """The book's generation beside streamkit, on Apache's broker, then on ours."""
+    with spring_on(peers, *request.param) as stage:
+        yield stage
+
+
+def spring_on(peers: Peers, generation: str, kind: str) -> SpringStage:
+    """Return a stage of a generation before a broker of that kind."""
+    age = dict(zip(GENERATIONS, VERSIONS, strict=True))[generation]
+    broker = peers.broker(age) if kind == "apache" else peers.bundled()
+    return SpringStage(peers.spring(generation), broker.name_server)

@@ -1,0 +1,8 @@
+package streamkit.peer.spring;
+
+import org.springframework.messaging.Message;
+
+/** How an application sends through an output binding; each generation has its own way. */
+interface Outbound {
+    boolean send(String binding, Message<?> message);
+}

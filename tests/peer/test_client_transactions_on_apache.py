@@ -1,0 +1,136 @@
+"""Our transaction producer on Apache's own brokers, with checks after a second."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from rocket_client import (
+    Admin,
+    ClientSettings,
+    ConsumeFromWhere,
+    LitePullConsumer,
+    LitePullConsumerSettings,
+    LocalTransactionState,
+    TransactionChecker,
+    TransactionProducer,
+    TransactionProducerSettings,
+)
+from rocket_remoting import Message, MessageExt
+from tests.peer.apache import ApacheBroker
+from tests.peer.artifacts import VERSIONS
+from tests.peer.conftest import of_version, require
+
+SETTINGS = {"transactionTimeOut": "500", "transactionCheckInterval": "500", "transactionCheckMax": "3"}
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module", params=[of_version(version) for version in VERSIONS])
+def checking_broker(request: pytest.FixtureRequest) -> Iterator[ApacheBroker]:
+    """Apache's broker, of each version in turn, that asks soon and gives up after three checks."""
+    require(request.param)
+    with ExitStack() as stack:
+        yield stack.enter_context(ApacheBroker(request.param, settings=SETTINGS))
+
+
+class Shop:
+    """A topic and groups nobody else has."""
+
+    def __init__(self, broker: ApacheBroker) -> None:
+        number = next(_numbers)
+        self.topic, self.group = f"tx-topic-{number}", f"tx-group-{number}"
+        self.address = broker.name_server
+        self.asked: list[MessageExt] = []
+
+    def producer(self, checker: TransactionChecker | None = None) -> TransactionProducer:
+        settings = TransactionProducerSettings(name_servers=self.address)
+        return TransactionProducer(self.group, settings, checker or self.unknown, topics=[self.topic])
+
+    async def unknown(self, message: MessageExt) -> LocalTransactionState:
+        self.asked.append(message)
+        return LocalTransactionState.UNKNOWN
+
+    async def commit(self, message: MessageExt) -> LocalTransactionState:
+        self.asked.append(message)
+        return LocalTransactionState.COMMIT
+
+    def consumer(self, topic: str = "") -> LitePullConsumer:
+        settings = LitePullConsumerSettings(
+            name_servers=self.address, consume_from_where=ConsumeFromWhere.FIRST_OFFSET
+        )
+        consumer = LitePullConsumer(f"{self.group}-c", settings)
+        consumer.subscribe(topic or self.topic)
+        return consumer
+
+    async def seen(self, count: int) -> list[MessageExt]:
+        """That many messages of the topic, and whatever comes with them."""
+        messages: list[MessageExt] = []
+        async with self.consumer() as consumer, asyncio.timeout(30):
+            while len(messages) < count:
+                messages += await consumer.poll(1)
+            messages += await consumer.poll(0.3)
+        return messages
+
+
+def play(broker: ApacheBroker, scene: Callable[[Shop], Awaitable[None]]) -> None:
+    async def main() -> None:
+        shop = Shop(broker)
+        async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
+            await admin.create_topic(shop.topic, 1)
+            await admin.await_topic(shop.topic)
+            await scene(shop)
+
+    asyncio.run(main())
+
+
+def test_only_what_commits_is_delivered(checking_broker: ApacheBroker) -> None:
+    """With its properties and its id; what is rolled back, or stays open, is not."""
+
+    async def scene(shop: Shop) -> None:
+        async def pay(message: Message) -> LocalTransactionState:
+            return LocalTransactionState[message.body.decode()]
+
+        async with shop.producer() as producer:
+            for body in (b"ROLLBACK", b"UNKNOWN", b"COMMIT"):
+                message = Message(shop.topic, body, tags="T", properties={"order": "7"})
+                sent = await producer.send_in_transaction(message, pay)
+            (message_seen,) = await shop.seen(1)
+        assert (message_seen.body, message_seen.tags) == (b"COMMIT", "T")
+        assert message_seen.properties["order"] == "7"
+        assert message_seen.msg_id == message.unique_key == sent.send_result.msg_id
+        assert message_seen.sys_flag & 0b1100 == 8
+
+    play(checking_broker, scene)
+
+
+def test_a_crashed_producer_is_replaced_by_any_other(checking_broker: ApacheBroker) -> None:
+    """The broker asks a later member of the group, which has sent nothing itself."""
+
+    async def scene(shop: Shop) -> None:
+        async with shop.producer() as crashed:
+            transaction = await crashed.begin(Message(shop.topic, b"half"))
+        async with shop.producer(shop.commit):
+            (message,) = await shop.seen(1)
+        assert message.body == b"half"
+        (asked,) = shop.asked
+        assert (asked.topic, asked.body, asked.msg_id) == (shop.topic, b"half", transaction.transaction_id)
+
+    play(checking_broker, scene)
+
+
+def test_unknown_is_asked_again_until_it_is_put_aside(checking_broker: ApacheBroker) -> None:
+    """After `transactionCheckMax` checks the message lies in TRANS_CHECK_MAX_TIME_TOPIC."""
+
+    async def scene(shop: Shop) -> None:
+        async with shop.producer() as producer:
+            await producer.begin(Message(shop.topic, b"lost"))
+            async with shop.consumer("TRANS_CHECK_MAX_TIME_TOPIC") as consumer, asyncio.timeout(60):
+                aside: list[MessageExt] = []
+                while not any(message.body == b"lost" for message in aside):
+                    aside += await consumer.poll(1)
+        assert 3 <= len(shop.asked) <= 4
+
+    play(checking_broker, scene)
