@@ -136,7 +136,7 @@ _BROKER = {
     "files are not deleted by age or disk use": """
         cleanFileForciblyEnable cleanResourceInterval clearRetryTopicWhenDeleteTopic
         deleteCommitLogFilesInterval deleteFileBatchMax deleteWhen destroyMapedFileIntervalForcibly
-        diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio fileReservedTime
+        diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
         logicalDiskSpaceCleanForciblyThreshold maxBatchDeleteFilesNum redeleteHangedFileInterval
     """,
     "compacted and batch topics (5.x) are not built in": """
@@ -188,9 +188,8 @@ _BROKER = {
     "the commit log lives in one directory": """
         readOnlyCommitLogStorePaths
     """,
-    "transactional messages are not built in": """
-        rejectTransactionMessage transactionCheckInterval transactionCheckMax transactionMetricFlushInterval
-        transactionOpBatchInterval transactionOpMsgMaxSize transactionTimeOut
+    "each end of a transaction is noted at once, in the form of 4.9": """
+        transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSize
     """,
     "nothing is read from an installation directory": """
         rocketmqHome

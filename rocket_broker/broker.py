@@ -24,6 +24,8 @@ from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.recovery import RecoveryReport
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
+from rocket_broker.transaction.check_service import TransactionCheckService
+from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.address import parse_address
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode as Code
@@ -58,11 +60,13 @@ class Broker:
         locks: Which client consumes which queue in order.
         pulls: The pulls that wait for a message.
         delays: What delivers delayed messages; there once `start` has returned.
+        halves: The half messages of transactions; there once `start` has returned.
         statistics: What has gone through since the start.
         recovery: What opening the store found; there once `start` has returned.
     """
 
     delays: DelayService
+    halves: HalfMessages
     recovery: RecoveryReport
 
     def __init__(self, settings: BrokerSettings, *, transport: Transport, clock: Clock) -> None:
@@ -130,10 +134,10 @@ class Broker:
         s = self.settings
         store_ip = await _ip_of(s.advertised_host)
         if s.listen_port:
-            self._build((store_ip, s.listen_port))
+            await self._build((store_ip, s.listen_port))
         self._server = await self._serve(s.listen_port, undo)
         if not s.listen_port:
-            self._build((store_ip, self._server.port))
+            await self._build((store_ip, self._server.port))
         elif s.listen_port > VIP_OFFSET:
             try:
                 await self._serve(s.listen_port - VIP_OFFSET, undo)
@@ -173,7 +177,15 @@ class Broker:
         undo.callback(self.pulls.stop)
         self.delays.start()
         undo.callback(self.delays.stop)
-        loops = {"consumer offsets": self.offsets.save_periodically(), "housekeeping": self._keep_house()}
+        undo.callback(self.halves.commit_progress)
+        checks = TransactionCheckService(
+            settings=self.settings, clock=self.clock, halves=self.halves, producers=self.producers
+        )
+        loops = {
+            "consumer offsets": self.offsets.save_periodically(),
+            "housekeeping": self._keep_house(),
+            "transaction checks": checks.run(),
+        }
         for name, loop in loops.items():
             task = asyncio.create_task(loop, name=f"broker {self.settings.broker_name}: {name}")
             undo.push_async_callback(_cancel, task)
@@ -220,7 +232,7 @@ class Broker:
 
     # Requests
 
-    def _build(self, store_host: Host) -> None:
+    async def _build(self, store_host: Host) -> None:
         """Make the parts that know the broker's address, and the table of handlers."""
         s = self.settings
         levels = DelayLevels(s.message_delay_level)
@@ -234,6 +246,10 @@ class Broker:
             flush_interval_ms=s.flush_delay_offset_interval,
         )
         self.delays.load()
+        self.halves = HalfMessages(
+            store=self.store, writer=writer, topics=self.topics, offsets=self.offsets, clock=self.clock
+        )
+        await self.halves.load()
         self._requests = RequestHandlers(
             settings=s,
             clock=self.clock,
@@ -247,6 +263,7 @@ class Broker:
             queue_locks=self.locks,
             pulls=self.pulls,
             delays=self.delays,
+            halves=self.halves,
             statistics=self.statistics,
             address=self._address(store_host[1]),
         )

@@ -60,6 +60,7 @@ class MessageWriter:
         born_timestamp: int,
         born_host: Host,
         reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
         keep_wait: bool = True,
         may_delay: bool = True,
     ) -> PutResult:
@@ -75,6 +76,7 @@ class MessageWriter:
             born_timestamp: When it was made.
             born_host: By whom.
             reconsume_times: Redeliveries so far.
+            prepared_transaction_offset: Where the half message lies that this one takes the place of.
             keep_wait: Store the property ``WAIT`` of a message that is not delayed.
             may_delay: Heed the property ``DELAY``; false for a message that has waited already.
 
@@ -106,7 +108,7 @@ class MessageWriter:
                 born_host,
                 self.store_host,
                 reconsume_times,
-                0,
+                prepared_transaction_offset,
                 tags_code,
                 properties.get(PROPERTY_KEYS, ""),
                 properties.get(PROPERTY_UNIQUE_KEY, ""),

@@ -18,6 +18,7 @@ from rocket_broker.processors.runtime import RuntimeProcessor
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.send_back import SendBackProcessor
 from rocket_broker.processors.topics import TopicsProcessor
+from rocket_broker.processors.transaction import TransactionProcessor
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.queue_locks import QueueLocks
 from rocket_broker.schedule.delay_service import DelayService
@@ -27,6 +28,7 @@ from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
+from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.address import parse_address
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode as Code
@@ -57,6 +59,7 @@ class RequestHandlers:
         queue_locks: QueueLocks,
         pulls: HeldPulls,
         delays: DelayService,
+        halves: HalfMessages,
         statistics: BrokerStatistics,
         address: str,
     ) -> None:
@@ -70,7 +73,11 @@ class RequestHandlers:
             writer=writer,
             destinations=destinations,
             statistics=statistics,
+            halves=halves,
             born_host=_host,
+        )
+        transaction = TransactionProcessor(
+            settings=settings, store=store, halves=halves, statistics=statistics
         )
         send_back = SendBackProcessor(
             settings=settings, store=store, writer=writer, topics=topics, destinations=destinations
@@ -120,6 +127,8 @@ class RequestHandlers:
             Code.SEND_MESSAGE_V2: sending.send,
             Code.SEND_BATCH_MESSAGE: sending.send_batch,
             Code.CONSUMER_SEND_MSG_BACK: send_back.send_back,
+            Code.END_TRANSACTION: transaction.end,
+            Code.RESUME_CHECK_HALF_MESSAGE: transaction.resume,
             Code.PULL_MESSAGE: pulling.pull,
             Code.LITE_PULL_MESSAGE: pulling.pull,
             # Clients

@@ -205,6 +205,21 @@ class BrokerSettings(ApacheSettings):
         fixed=True,
     )
 
+    # Transactions
+    reject_transaction_message: bool = setting(False, "Refuse half messages of transactions.")
+    transaction_time_out: int = setting(
+        6_000, "Milliseconds a half message is left alone before its producer is asked about it.", minimum=0
+    )
+    transaction_check_interval: int = setting(
+        60_000, "Milliseconds between two rounds of questions about half messages.", minimum=1
+    )
+    transaction_check_max: int = setting(
+        15, "Checks of a half message before it goes to TRANS_CHECK_MAX_TIME_TOPIC.", minimum=0
+    )
+    file_reserved_time: int = setting(
+        72, "Hours after which a half message is no longer asked about; files are not deleted.", minimum=1
+    )
+
     # Store
     store_path_root_dir: Path = setting(Path.home() / "store", "Directory of the store.", fixed=True)
     store_path_commit_log: Path | None = setting(

@@ -5,7 +5,7 @@ is given when the disk has the message; otherwise in the same step.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rocket_broker.message_writer import Host, MessageWriter, properties_text
 from rocket_broker.processors.destinations import Destinations, is_exhausted
@@ -14,6 +14,7 @@ from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus
+from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.batch import BatchEntry, decode_batch
 from rocket_remoting.bodies import TopicConfig, TopicFilterType
 from rocket_remoting.codes import RequestCode, ResponseCode
@@ -29,16 +30,23 @@ from rocket_remoting.message_id import pack_ip
 from rocket_remoting.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_PRODUCER_GROUP,
     PROPERTY_TIMER_DELAY_MS,
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
-from rocket_remoting.sys_flag import MULTI_TAGS, transaction_value
+from rocket_remoting.sys_flag import (
+    MULTI_TAGS,
+    TRANSACTION_NOT,
+    transaction_value,
+    with_transaction_value,
+)
 from rocket_remoting.topics import RETRY_PREFIX
 
-__all__ = ["SendProcessor"]
+__all__ = ["SendProcessor", "put_refusal"]
 
 _TIMER_PROPERTIES = frozenset({PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELIVER_MS})
 _TIMER_OR_TRANSACTION = _TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
@@ -55,11 +63,13 @@ class SendProcessor:
         writer: MessageWriter,
         destinations: Destinations,
         statistics: BrokerStatistics,
+        halves: HalfMessages,
         born_host: Callable[[Connection], Host],
     ) -> None:
         self._settings = settings
         self._store = store
         self._writer = writer
+        self._halves = halves
         self._destinations = destinations
         self._statistics = statistics
         self._born_host = born_host
@@ -82,9 +92,17 @@ class SendProcessor:
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
         properties = decode_properties(header.properties or "")
-        if header.sys_flag or not _TIMER_OR_TRANSACTION.isdisjoint(properties):
-            self._refuse_unserved(header, properties)
+        sys_flag = _sys_flag(header, config)
+        is_half = False
+        if sys_flag or not _TIMER_OR_TRANSACTION.isdisjoint(properties):
+            self._refuse_unserved(properties)
+            is_half = self._is_half(header, properties)
+            sys_flag = with_transaction_value(sys_flag, TRANSACTION_NOT)
         properties[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
+        if is_half:
+            return self._prepare(
+                connection, command, header, queue_id=queue_id, properties=properties, sys_flag=sys_flag
+            )
         topic, stored_queue_id = header.topic, queue_id
         if topic.startswith(RETRY_PREFIX):
             topic, stored_queue_id = self._retried(command, header, queue_id, properties)
@@ -94,7 +112,7 @@ class SendProcessor:
             command.body,
             properties,
             flag=header.flag,
-            sys_flag=_sys_flag(header, config),
+            sys_flag=sys_flag,
             born_timestamp=header.born_timestamp,
             born_host=self._born_host(connection),
             reconsume_times=header.reconsume_times or 0,
@@ -138,9 +156,11 @@ class SendProcessor:
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
         common = decode_properties(header.properties or "")
-        self._refuse_unserved(header, common)
+        self._refuse_unserved(common)
         if common.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0" or header.topic.startswith(RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be redelivered")
+        if transaction_value(header.sys_flag) or _is_prepared(common):
+            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be transactional")
         common[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
         results = self._writer.put_batch(
             header.topic,
@@ -169,77 +189,142 @@ class SendProcessor:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         return entries
 
-    def _refuse_unserved(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> None:
+    def _refuse_unserved(self, properties: dict[str, str]) -> None:
         """Refuse messages that ask for what is not served: to store them plainly would break a promise.
 
         Raises:
-            Refusal: It is a half message of a transaction, or has a delivery time that is no delay level.
+            Refusal: The message has a delivery time that is no delay level.
         """
-        prepared = properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
-        # A redelivery by a client older than 4.6.1 still has the property of the half message it once was.
-        redelivered = (header.reconsume_times or 0) > 0 and PROPERTY_DELAY_TIME_LEVEL in properties
-        if (prepared and not redelivered) or transaction_value(header.sys_flag):
-            raise Refusal(
-                ResponseCode.NO_PERMISSION,
-                f"the broker[{self._writer.store_host[0]}] sending transaction message is forbidden: "
-                "it does not serve transactions",
-            )
         if not _TIMER_PROPERTIES.isdisjoint(properties):
             raise Refusal(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 "accurate timer message is not enabled: this broker delays by level only",
             )
 
+    def _is_half(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> bool:
+        """Whether the message begins a transaction.
+
+        Raises:
+            Refusal: It does, but may not, or it wants to be delayed as well.
+        """
+        if not _is_prepared(properties):
+            if transaction_value(header.sys_flag):
+                raise Refusal(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"sysFlag {header.sys_flag} says that the message is transactional, its properties do not: "
+                    f"{PROPERTY_TRANSACTION_PREPARED}=true is missing",
+                )
+            return False
+        delayed = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0"
+        if delayed and (header.reconsume_times or 0) > 0:
+            return False  # a redelivery by a client older than 4.6.1 still says what the message once was
+        if self._settings.reject_transaction_message:
+            host = self._writer.store_host[0]
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"the broker[{host}] sending transaction message is forbidden"
+            )
+        if delayed:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a transactional message cannot be delayed: clear its delay level, as Apache's clients do",
+            )
+        return True
+
+    def _prepare(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        *,
+        queue_id: int,
+        properties: dict[str, str],
+        sys_flag: int,
+    ) -> RemotingCommand | None:
+        """Store a half message; the answer's offsets are what the transaction is ended by."""
+        properties.setdefault(PROPERTY_PRODUCER_GROUP, header.producer_group)
+        result = self._halves.prepare(
+            header.topic,
+            queue_id,
+            command.body,
+            properties,
+            flag=header.flag,
+            sys_flag=sys_flag,
+            born_timestamp=header.born_timestamp,
+            born_host=self._born_host(connection),
+            reconsume_times=header.reconsume_times or 0,
+        )
+        return self._answer(connection, command, [result], queue_id, properties.get(PROPERTY_UNIQUE_KEY))
+
     def _answer(
-        self, connection: Connection, command: RemotingCommand, results: Sequence[PutResult], queue_id: int
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        results: Sequence[PutResult],
+        queue_id: int,
+        transaction_id: str | None = None,
     ) -> RemotingCommand | None:
         """Return the answer; None when the sender wants none, or gets it when the disk has the messages."""
         statistics = self._statistics
         for result in results:
             if result.status is not PutStatus.OK:
-                raise _put_refusal(result.status, self._settings)
+                raise put_refusal(result.status, self._settings)
             statistics.put_bytes += result.size
         statistics.put_messages += len(results)
         last = results[-1]
         if self._waits_for_disk and last.wait_store_ok and not command.is_oneway:
-            task = asyncio.ensure_future(self._answer_when_flushed(connection, command, results, queue_id))
+            task = asyncio.ensure_future(
+                self._answer_when_flushed(connection, command, results, queue_id, transaction_id)
+            )
             self._flushing.add(task)
             task.add_done_callback(self._flushing.discard)
             return None
-        return None if command.is_oneway else self._success(command, results, queue_id, last.status)
+        if command.is_oneway:
+            return None
+        return self._success(command, results, queue_id, last.status, transaction_id)
 
     async def _answer_when_flushed(
-        self, connection: Connection, command: RemotingCommand, results: Sequence[PutResult], queue_id: int
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        results: Sequence[PutResult],
+        queue_id: int,
+        transaction_id: str | None,
     ) -> None:
         status = await self._store.await_flush(results[-1])
         try:
-            response = self._success(command, results, queue_id, status)
+            response = self._success(command, results, queue_id, status, transaction_id)
         except Refusal as refusal:
             response = refusal.answer(command)
         if not connection.is_closed:
             connection.respond(response)
 
     def _success(
-        self, command: RemotingCommand, results: Sequence[PutResult], queue_id: int, status: PutStatus
+        self,
+        command: RemotingCommand,
+        results: Sequence[PutResult],
+        queue_id: int,
+        status: PutStatus,
+        transaction_id: str | None,
     ) -> RemotingCommand:
         if status is PutStatus.OK:
             code = ResponseCode.SUCCESS
         elif status is PutStatus.FLUSH_DISK_TIMEOUT:
             code = ResponseCode.FLUSH_DISK_TIMEOUT
         else:
-            raise _put_refusal(status, self._settings)
+            raise put_refusal(status, self._settings)
         prefix = self._id_prefix
         header = SendMessageResponseHeader(
             msg_id=",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results]),
             queue_id=queue_id,
             queue_offset=results[0].queue_offset,
+            transaction_id=transaction_id,
             msg_region=self._settings.region_id,
             trace_on=self._settings.trace_on,
         )
         return RemotingCommand.response(command, code, header)
 
 
-def _put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
+def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
     """Return how a message that was not stored is refused."""
     if status in (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED):
         return Refusal(
@@ -256,6 +341,10 @@ def _put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
             ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
         )
     return Refusal(ResponseCode.SYSTEM_ERROR, f"message {status.value}")
+
+
+def _is_prepared(properties: Mapping[str, str]) -> bool:
+    return properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
 
 
 def _sys_flag(header: SendMessageRequestHeader, config: TopicConfig) -> int:

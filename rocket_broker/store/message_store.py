@@ -280,6 +280,11 @@ class MessageStore:
             return self._commit_log.record_at(commit_log_offset)
         return self._commit_log.record(commit_log_offset, size)
 
+    def last_message(self) -> memoryview | None:
+        """Return the record stored last, None in an empty store."""
+        last = self._commit_log.last_record
+        return self._commit_log.record_at(last) if last >= 0 else None
+
     def query(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[memoryview]:
         """Return the records of messages that may have a key, oldest first, stored between two times.
 

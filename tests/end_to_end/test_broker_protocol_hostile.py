@@ -23,7 +23,7 @@ def frame(header: object, body: bytes = b"") -> bytes:
     return struct.pack(">ii", 4 + len(text) + len(body), len(text)) + text + body
 
 
-@pytest.mark.parametrize("code", [0, 1, -1, 9999, 37, 400, 200050, 2**31 - 1])
+@pytest.mark.parametrize("code", [0, 1, -1, 9999, 39, 400, 200050, 2**31 - 1])
 def test_an_unknown_request_is_answered_as_such(code: int) -> None:
     """And the connection goes on."""
 

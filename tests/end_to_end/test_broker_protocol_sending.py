@@ -17,7 +17,6 @@ from rocket_remoting.headers import (
     SendMessageResponseHeader,
 )
 from rocket_remoting.message_id import parse_offset_id
-from rocket_remoting.sys_flag import TRANSACTION_PREPARED
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 
 
@@ -241,19 +240,6 @@ def test_a_malformed_batch_is_illegal_and_stores_nothing(body: bytes) -> None:
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("orders", batch=True), body)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
-        assert await client.end() == 0
-
-    with_broker(scene)
-
-
-def test_half_messages_are_refused_while_transactions_are_not_served() -> None:
-    """Storing them plainly would show them before their transaction is decided."""
-
-    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
-        by_property = await client.try_send(properties={"TRAN_MSG": "true", "PGROUP": "p"})
-        by_flag = await client.try_send(sys_flag=TRANSACTION_PREPARED)
-        assert [by_property.code, by_flag.code] == [ResponseCode.NO_PERMISSION] * 2
-        assert "transaction" in (by_property.remark or "")
         assert await client.end() == 0
 
     with_broker(scene)

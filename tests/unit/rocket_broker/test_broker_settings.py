@@ -21,7 +21,7 @@ def broker_settings(text: str) -> BrokerSettings:
 
 
 def test_the_stock_broker_conf_is_understood() -> None:
-    """Apache's conf/broker.conf sets the values it sets, and its clean-up settings are warned about."""
+    """Apache's conf/broker.conf sets the values it sets, and its clean-up setting is warned about."""
     settings = broker_settings(
         "brokerClusterName = DefaultCluster\n"
         "brokerName = broker-a\n"
@@ -33,9 +33,9 @@ def test_the_stock_broker_conf_is_understood() -> None:
     )
     assert settings.broker_name == "broker-a"
     assert settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
+    assert settings.file_reserved_time == 48
     assert settings.warnings == [
         "broker.conf:4: deleteWhen has no meaning here: files are not deleted by age or disk use",
-        "broker.conf:5: fileReservedTime has no meaning here: files are not deleted by age or disk use",
     ]
 
 

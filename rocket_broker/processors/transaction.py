@@ -1,0 +1,153 @@
+"""Requests 37 and 323: a producer ends a transaction, and a tool has one asked about again."""
+
+import logging
+
+from rocket_broker.processors.send import put_refusal
+from rocket_broker.refusal import Refusal
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutStatus
+from rocket_broker.transaction.half_messages import HalfMessages
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
+from rocket_remoting.message import MessageExt
+from rocket_remoting.message_id import parse_offset_id
+from rocket_remoting.properties import (
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+)
+from rocket_remoting.record import decode_record
+from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from rocket_remoting.topics import TRANS_CHECK_MAX_TIME_TOPIC
+
+__all__ = ["TransactionProcessor"]
+
+_log = logging.getLogger(__name__)
+
+
+class TransactionProcessor:
+    """Ends transactions. A refusal of a request that wants no answer, as clients send it, is logged."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        store: MessageStore,
+        halves: HalfMessages,
+        statistics: BrokerStatistics,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._halves = halves
+        self._statistics = statistics
+
+    def end(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """END_TRANSACTION (37): commit or roll back; "unknown" leaves it to a check."""
+        header = command.header(EndTransactionRequestHeader)
+        try:
+            self._end(header)
+        except Refusal as refusal:
+            if command.is_oneway:
+                _log.info("end of a transaction by %s refused: %s", connection.remote_address, refusal)
+            raise
+        return RemotingCommand.response(command)
+
+    def resume(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """RESUME_CHECK_HALF_MESSAGE (323): make a message that was put aside a half message with no checks."""
+        header = command.header(ResumeCheckHalfMessageRequestHeader)
+        message = self._put_aside(header.msg_id or "")
+        message.properties[PROPERTY_TRANSACTION_CHECK_TIMES] = "0"
+        status = self._halves.resume(message)
+        if status is not PutStatus.OK:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: {status.value}",
+            )
+        _log.info("%r is a half message again", message)
+        return RemotingCommand.response(command)
+
+    def _end(self, header: EndTransactionRequestHeader) -> None:
+        outcome = header.commit_or_rollback
+        if outcome not in (TRANSACTION_NOT, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"commitOrRollback field wrong: {outcome} is none of {TRANSACTION_NOT} (unknown), "
+                f"{TRANSACTION_COMMIT} (commit), {TRANSACTION_ROLLBACK} (rollback)",
+            )
+        if outcome == TRANSACTION_NOT:
+            return
+        half = self._live(self._named(header))
+        committing = outcome == TRANSACTION_COMMIT
+        status = self._halves.commit(half) if committing else self._halves.roll_back(half)
+        if status is not PutStatus.OK:
+            raise put_refusal(status, self._settings)
+        if committing:
+            self._statistics.put_messages += 1
+            self._statistics.put_bytes += half.store_size
+
+    def _named(self, header: EndTransactionRequestHeader) -> MessageExt:
+        """Return the half message that the request means.
+
+        Raises:
+            Refusal: There is none, or what else the request says belongs to another one.
+        """
+        half = self._halves.find(header.commit_log_offset)
+        if half is None:
+            raise _wrong(
+                "Find prepared transaction message failed", f"no half message at {header.commit_log_offset}"
+            )
+        group = half.properties.get(PROPERTY_PRODUCER_GROUP)
+        if group != header.producer_group:
+            raise _wrong("The producer group wrong", f"{header.producer_group} instead of {group}")
+        if half.queue_offset != header.tran_state_table_offset:
+            raise _wrong(
+                "The transaction state table offset wrong",
+                f"{header.tran_state_table_offset} instead of {half.queue_offset}",
+            )
+        asked = header.transaction_id
+        if asked and half.unique_key and asked not in (half.unique_key, half.offset_message_id):
+            raise _wrong("The transaction id wrong", f"{asked} instead of {half.unique_key}")
+        return half
+
+    def _live(self, half: MessageExt) -> MessageExt:
+        """Return the half message as it is stored now, which may be elsewhere since it was checked."""
+        offset = self._halves.pending.live(half.queue_offset)
+        if offset == half.queue_offset:
+            return half
+        found = None if offset is None else next((m for _, m in self._halves.read(offset, 1)), None)
+        if found is None:
+            raise _wrong(
+                "Find prepared transaction message failed",
+                f"the transaction of {half.msg_id} has ended, or the end is to answer its latest check",
+            )
+        return found
+
+    def _put_aside(self, message_id: str) -> MessageExt:
+        try:
+            offset = parse_offset_id(message_id)[2]
+            record = self._store.message_at(offset)
+            message = decode_record(record, decompress=False) if record is not None else None
+        except RemoteProtocolError as e:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"{message_id!r} is no message id: {e}") from None
+        wanted = (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QUEUE_ID, PROPERTY_PRODUCER_GROUP)
+        if (
+            message is None
+            or message.topic != TRANS_CHECK_MAX_TIME_TOPIC
+            or not {*wanted} <= {*message.properties}
+        ):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"{message_id} is no half message that was put aside: look into {TRANS_CHECK_MAX_TIME_TOPIC}",
+            )
+        return message
+
+
+def _wrong(remark: str, detail: str) -> Refusal:
+    """Return a refusal with Apache's code and remark, and what is wrong."""
+    return Refusal(ResponseCode.SYSTEM_ERROR, f"{remark}: {detail}")

@@ -1,0 +1,303 @@
+"""The half messages in the store: put there, read again, ended.
+
+Everything that takes a half message's place is one record, which names it in its prepared transaction offset,
+and then the op message, in the same step: the message in its own topic, the half message stored anew with one
+check more, the one put aside after the last check. Of a broker killed between the two, that record is the
+last of the log, and `HalfMessages.load` writes the op message. So a transaction ends once, whatever happens.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutResult, PutStatus
+from rocket_broker.topic_table import TopicTable
+from rocket_broker.transaction.op_messages import REMOVE_TAG, ended_offsets, op_body
+from rocket_broker.transaction.pending import PendingHalves
+from rocket_remoting.clock import Clock
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.message import MessageExt
+from rocket_remoting.properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+)
+from rocket_remoting.record import decode_record
+from rocket_remoting.sys_flag import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_NOT,
+    transaction_value,
+    with_transaction_value,
+)
+from rocket_remoting.topics import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+    TRANSACTION_GROUP,
+)
+
+__all__ = ["HalfMessages"]
+
+_log = logging.getLogger(__name__)
+
+HALF_QUEUE = 0
+_OPS_AT_ONCE = 1_000
+
+
+class HalfMessages:
+    """The half queue and the op queue.
+
+    Attributes:
+        pending: Which half messages have not ended; there once `load` has returned.
+    """
+
+    pending: PendingHalves
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        writer: MessageWriter,
+        topics: TopicTable,
+        offsets: ConsumerOffsetTable,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._writer = writer
+        self._topics = topics
+        self._offsets = offsets
+        self._clock = clock
+
+    async def load(self) -> None:
+        """Read which half messages have ended, from where the system group CID_RMQ_SYS_TRANS has come to."""
+        if self.end > 0:
+            self._make_topics()
+        first = self._committed(TRANS_HALF_TOPIC)
+        offset = self._committed(TRANS_OP_HALF_TOPIC)
+        self.pending = PendingHalves(first, offset)
+        end, halves_end = self._store.max_offset(TRANS_OP_HALF_TOPIC, HALF_QUEUE), self.end
+        while offset < end:
+            for _, body in self._records(TRANS_OP_HALF_TOPIC, offset, _OPS_AT_ONCE):
+                named = ended_offsets(body.body) if body is not None else []
+                self.pending.end(half for half in named if half < halves_end)
+                offset += 1
+            await asyncio.sleep(0)
+        self._finish_last()
+
+    @property
+    def end(self) -> int:
+        """Offset the next half message will have."""
+        return self._store.max_offset(TRANS_HALF_TOPIC, HALF_QUEUE)
+
+    @property
+    def first_stored(self) -> int:
+        """Offset of the first half message that the store has."""
+        return self._store.min_offset(TRANS_HALF_TOPIC, HALF_QUEUE)
+
+    # Half messages
+
+    def prepare(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        properties: dict[str, str],
+        *,
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: Host,
+        reconsume_times: int,
+    ) -> PutResult:
+        """Store a half message; where it belongs stands in its properties."""
+        self._make_topics()
+        properties[PROPERTY_REAL_TOPIC] = topic
+        properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
+        return self._writer.put(
+            TRANS_HALF_TOPIC,
+            HALF_QUEUE,
+            body,
+            properties,
+            flag=flag,
+            sys_flag=with_transaction_value(sys_flag, TRANSACTION_NOT),
+            born_timestamp=born_timestamp,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
+            may_delay=False,
+        )
+
+    def find(self, commit_log_offset: int) -> MessageExt | None:
+        """Return the half message whose record begins there, pending or not."""
+        record = self._store.message_at(commit_log_offset)
+        message = _decoded(record, commit_log_offset) if record is not None else None
+        return message if message is not None and message.topic == TRANS_HALF_TOPIC else None
+
+    def read(self, offset: int, count: int) -> Iterator[tuple[int, MessageExt | None]]:
+        """Yield half messages with their offsets in the queue; None for one that cannot be read any more."""
+        return self._records(TRANS_HALF_TOPIC, offset, count)
+
+    # Their ends
+
+    def commit(self, half: MessageExt) -> PutStatus:
+        """Store the message in its own topic, behind its delay if it has one; the half message has ended then."""
+        return self._replace(
+            half,
+            half.properties[PROPERTY_REAL_TOPIC],
+            int(half.properties[PROPERTY_REAL_QUEUE_ID]),
+            dict(half.properties),
+            sys_flag=with_transaction_value(half.sys_flag, TRANSACTION_COMMIT),
+            may_delay=True,
+        ).status
+
+    def roll_back(self, half: MessageExt) -> PutStatus:
+        """Let the half message end without a message."""
+        return self._put_op(half.queue_offset)
+
+    def put_aside(self, half: MessageExt) -> PutStatus:
+        """Store the message where people look for what was never ended: TRANS_CHECK_MAX_TIME_TOPIC."""
+        self._topics.create_by_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, READ | WRITE)
+        return self._replace(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties).status
+
+    def put_back(self, half: MessageExt) -> MessageExt | None:
+        """Store a pending half message anew, with its properties as they are now; None if it could not be.
+
+        The new one takes the old one's place: who ends the old one ends it.
+        """
+        result = self._replace(half, TRANS_HALF_TOPIC, HALF_QUEUE, half.properties)
+        if result.status is not PutStatus.OK:
+            return None
+        half.queue_offset = result.queue_offset
+        half.commit_log_offset = result.commit_log_offset
+        half.store_host = self._writer.store_host
+        return half
+
+    def resume(self, message: MessageExt) -> PutStatus:
+        """Store a message that was put aside as a half message again."""
+        return self._put(message, TRANS_HALF_TOPIC, HALF_QUEUE, message.properties).status
+
+    def commit_progress(self) -> None:
+        """Note how far both queues are done with, for the next start and for Apache's brokers."""
+        first = self.pending.advance(self.end)
+        self._offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, first)
+        self._offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, self.pending.op_offset)
+
+    # Inside
+
+    def _make_topics(self) -> None:
+        """Make the two topics known, as Apache's brokers do: tools show them, and leave them alone."""
+        for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+            self._topics.create_by_send_back(topic, 1, READ | WRITE)
+
+    def _replace(
+        self,
+        half: MessageExt,
+        topic: str,
+        queue_id: int,
+        properties: dict[str, str],
+        *,
+        sys_flag: int | None = None,
+        may_delay: bool = False,
+    ) -> PutResult:
+        result = self._put(half, topic, queue_id, properties, sys_flag=sys_flag, may_delay=may_delay)
+        if result.status is PutStatus.OK:
+            if topic == TRANS_HALF_TOPIC:
+                self.pending.move(half.queue_offset, result.queue_offset)
+            self._end_replaced(half.queue_offset)
+        return result
+
+    def _end_replaced(self, half_offset: int) -> None:
+        """Note the end of a half message whose place is taken, at least until the broker's own end."""
+        status = self._put_op(half_offset)
+        if status is not PutStatus.OK:
+            _log.error("the end of half message %d could not be noted: %s", half_offset, status.value)
+            self.pending.end_without_op(half_offset)
+
+    def _put(
+        self,
+        message: MessageExt,
+        topic: str,
+        queue_id: int,
+        properties: dict[str, str],
+        *,
+        sys_flag: int | None = None,
+        may_delay: bool = False,
+    ) -> PutResult:
+        return self._writer.put(
+            topic,
+            queue_id,
+            message.body,
+            properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag if sys_flag is None else sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            prepared_transaction_offset=message.commit_log_offset,
+            may_delay=may_delay,
+        )
+
+    def _put_op(self, half_offset: int) -> PutStatus:
+        result = self._writer.put(
+            TRANS_OP_HALF_TOPIC,
+            HALF_QUEUE,
+            op_body(half_offset),
+            {PROPERTY_TAGS: REMOVE_TAG},
+            flag=0,
+            sys_flag=0,
+            born_timestamp=self._clock.now_ms(),
+            born_host=self._writer.store_host,
+        )
+        if result.status is PutStatus.OK:
+            self.pending.end([half_offset])
+        return result.status
+
+    def _finish_last(self) -> None:
+        """Write the op message that a crash prevented: the last record took the place of a pending half message."""
+        record = self._store.last_message()
+        last = _decoded(record, -1) if record is not None else None
+        if last is None or not _takes_a_place(last):
+            return
+        half = self.find(last.prepared_transaction_offset)
+        if (
+            half is None
+            or not self.pending.is_pending(half.queue_offset)
+            or half.unique_key is None
+            or half.unique_key != last.unique_key
+        ):
+            return
+        _log.warning("half message %d had ended when the broker was killed: noted now", half.queue_offset)
+        if last.topic == TRANS_HALF_TOPIC:
+            self.pending.move(half.queue_offset, last.queue_offset)
+        self._end_replaced(half.queue_offset)
+
+    def _records(self, topic: str, offset: int, count: int) -> Iterator[tuple[int, MessageExt | None]]:
+        entries = list(self._store.consume_queue_entries(topic, HALF_QUEUE, offset, count))
+        for number, commit_log_offset, size, _ in entries:
+            record = self._store.message_at(commit_log_offset, size)
+            yield number, _decoded(record, commit_log_offset) if record is not None else None
+
+    def _committed(self, topic: str) -> int:
+        low = self._store.min_offset(topic, HALF_QUEUE)
+        high = self._store.max_offset(topic, HALF_QUEUE)
+        known = self._offsets.get(TRANSACTION_GROUP, topic, HALF_QUEUE)
+        return low if known is None else min(max(known, low), max(low, high))
+
+
+def _takes_a_place(message: MessageExt) -> bool:
+    if transaction_value(message.sys_flag) == TRANSACTION_COMMIT:
+        return True
+    # A half message that is new says 0 there.
+    copy = message.topic in (TRANS_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC)
+    return copy and message.prepared_transaction_offset > 0
+
+
+def _decoded(record: memoryview, commit_log_offset: int) -> MessageExt | None:
+    try:
+        return decode_record(record, decompress=False)
+    except RemoteProtocolError as e:
+        _log.error("the message at %d cannot be read: %s", commit_log_offset, e)
+        return None

@@ -1,0 +1,446 @@
+"""Transactions over the wire: half messages, their ends, checks and what is put aside (G1–G8)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting import MemoryTransport
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.headers import ResumeCheckHalfMessageRequestHeader
+from rocket_remoting.message_id import create_offset_id
+from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from streamkit.testing.virtual_time import VirtualTime
+from tests.end_to_end.raw_client import RawClient, Scene
+from tests.end_to_end.raw_client import with_broker as with_any_broker
+from tests.end_to_end.transactions import (
+    GROUP,
+    HALF,
+    OP,
+    PUT_ASIDE,
+    begin,
+    end,
+    end_header,
+    questions,
+)
+
+MINUTE = 60.0
+
+
+def with_broker(scene: Scene[None], **settings: str) -> None:
+    """Run the scene with a broker that forgets no client for want of heartbeats."""
+    with_any_broker(scene, channelExpiredTimeout="100000000", **settings)
+
+
+def now_ms(embedded: EmbeddedBroker) -> int:
+    """Return the broker's wall-clock time."""
+    return embedded.broker.clock.now_ms()
+
+
+def test_a_half_message_is_seen_by_nobody_until_it_is_committed() -> None:
+    """It waits in the half topic with where it belongs; the answer tells what ends it (G1, G2)."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders", queues=2)
+        half = await begin(client, now_ms(embedded), TAGS="A", KEYS="k", mine="x")
+        assert (half.queue_offset, half.transaction_id) == (0, "id-1")
+        assert await client.messages() == []
+        (waiting,) = await client.messages(HALF)
+        assert waiting.sys_flag == 0
+        assert waiting.properties == {
+            "TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "id-1", "TAGS": "A", "KEYS": "k", "mine": "x",
+            "CLUSTER": "DefaultCluster", "REAL_TOPIC": "orders", "REAL_QID": "0",
+        }  # fmt: skip
+
+        assert (await end(client, half)).code == ResponseCode.SUCCESS
+        (message,) = await client.messages()
+        assert message.body == b"hello"
+        assert message.sys_flag == TRANSACTION_COMMIT
+        assert message.prepared_transaction_offset == waiting.commit_log_offset
+        assert message.properties == waiting.properties
+        assert (message.born_timestamp, message.born_host) == (waiting.born_timestamp, waiting.born_host)
+        (op,) = await client.messages(OP)
+        assert (op.tags, op.body) == ("d", b"0")
+
+    with_broker(scene)
+
+
+def test_a_rollback_leaves_nothing_but_its_op_message() -> None:
+    """The message reaches nobody, and is not asked about."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        half = await begin(client, now_ms(embedded))
+        assert (await end(client, half, commit_or_rollback=TRANSACTION_ROLLBACK)).code == 0
+        await asyncio.sleep(10 * MINUTE)
+        assert await client.messages() == []
+        assert questions(client) == []
+        assert [op.body for op in await client.messages(OP)] == [b"0"]
+
+    with_broker(scene)
+
+
+def test_a_committed_message_is_found_by_its_tag_and_its_own_queue() -> None:
+    """It gets the queue that its sender chose, and the next offset there."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders", queues=3)
+        for number in range(3):
+            half = await client.send(
+                "orders",
+                f"{number}".encode(),
+                queue_id=2,
+                producer_group=GROUP,
+                properties={"TRAN_MSG": "true", "PGROUP": GROUP, "TAGS": "AB"[number % 2]},
+                born_timestamp=now_ms(embedded),
+            )
+            assert half.queue_id == 2
+            await end(client, half)
+        pulled = await client.pull("orders", queue_id=2, subscription="A")
+        assert [(m.body, m.queue_offset) for m in pulled.messages] == [(b"0", 0), (b"2", 2)]
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    ("changed", "remark"),
+    [
+        ({"producer_group": "others"}, "The producer group wrong: others instead of producers"),
+        ({"tran_state_table_offset": 7}, "The transaction state table offset wrong: 7 instead of 0"),
+        ({"commit_log_offset": 99_999}, "Find prepared transaction message failed: no half message at 99999"),
+        ({"commit_log_offset": -1}, "Find prepared transaction message failed: no half message at -1"),
+        ({"transaction_id": "id-2"}, "The transaction id wrong: id-2 instead of id-1"),
+        ({"commit_or_rollback": 5}, "commitOrRollback field wrong: 5"),
+    ],
+)
+def test_an_end_that_means_another_transaction_is_refused(changed: dict[str, object], remark: str) -> None:
+    """With Apache's code and remark, and what is wrong; the transaction stays open."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        half = await begin(client, now_ms(embedded))
+        answer = await end(client, half, **changed)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark is not None
+        assert answer.remark.startswith(remark)
+        assert await client.end(OP) == 0
+        assert (await end(client, half)).code == ResponseCode.SUCCESS
+
+    with_broker(scene)
+
+
+def test_an_end_that_points_at_a_plain_message_is_refused() -> None:
+    """Only half messages can be committed: nobody gets a message stored twice by its offset."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        plain = await client.send(properties={"PGROUP": GROUP})
+        answer = await end(client, plain)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert await client.end() == 1
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("first", [TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+def test_a_transaction_ends_once(first: int) -> None:
+    """Whoever repeats an end, or changes their mind, changes nothing: no second message, no late commit."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        half = await begin(client, now_ms(embedded))
+        await end(client, half, commit_or_rollback=first)
+        stored = await client.end()
+        for outcome in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK) * 2:
+            answer = await end(client, half, commit_or_rollback=outcome)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert "has ended" in (answer.remark or "")
+        assert await client.end() == stored == (1 if first == TRANSACTION_COMMIT else 0)
+        assert await client.end(OP) == 1
+
+    with_broker(scene)
+
+
+def test_unknown_leaves_the_transaction_to_a_check() -> None:
+    """Nothing is stored; the next round asks, and its answer commits."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        half = await begin(client, now_ms(embedded))
+        assert (await end(client, half, commit_or_rollback=TRANSACTION_NOT)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(MINUTE + 1)
+        (question,) = questions(client)
+        assert (await question.answer(client)).code == ResponseCode.SUCCESS
+        assert len(await client.messages()) == 1
+
+    with_broker(scene)
+
+
+def test_a_check_shows_the_message_as_its_producer_made_it() -> None:
+    """Under its own topic, with its ids, and with the offsets that the answer needs (G7)."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        half = await begin(client, now_ms(embedded), KEYS="k", TRANSACTION_ID="mine")
+        await asyncio.sleep(MINUTE + 1)
+        (question,) = questions(client)
+        header, message = question.header, question.message
+        assert (header.msg_id, header.transaction_id, header.topic) == ("id-1", "id-1", "orders")
+        assert header.offset_msg_id == create_offset_id(*message.store_host, header.commit_log_offset)
+        assert header.tran_state_table_offset == half.queue_offset + 1  # stored anew
+        assert (message.topic, message.body, message.keys) == ("orders", b"hello", "k")
+        assert message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+        assert message.properties["TRANSACTION_ID"] == "mine"
+        assert message.queue_offset == header.tran_state_table_offset
+
+    with_broker(scene)
+
+
+def test_the_producers_own_end_still_counts_after_a_check() -> None:
+    """A local transaction that takes longer than a round is ended by the offsets of its first answer."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        half = await begin(client, now_ms(embedded))
+        await asyncio.sleep(3 * MINUTE + 1)
+        first, _, last = questions(client)
+        assert (await end(client, half)).code == ResponseCode.SUCCESS
+        assert (await end(client, half)).code == ResponseCode.SYSTEM_ERROR
+        assert (await first.answer(client)).code == ResponseCode.SYSTEM_ERROR
+        assert (await last.answer(client)).code == ResponseCode.SYSTEM_ERROR
+        assert len(await client.messages()) == 1
+        await asyncio.sleep(3 * MINUTE)
+        assert len(questions(client)) == 3
+
+    with_broker(scene)
+
+
+def test_fifteen_checks_then_people_must_look() -> None:
+    """One a minute; then the message lies in TRANS_CHECK_MAX_TIME_TOPIC with all it had (G7)."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        await begin(client, now_ms(embedded), KEYS="k")
+        await asyncio.sleep(1)
+        for times in range(1, 16):
+            await asyncio.sleep(MINUTE)
+            asked = questions(client)
+            assert len(asked) == times
+            assert asked[-1].message.properties["TRANSACTION_CHECK_TIMES"] == str(times)
+        assert await client.messages(PUT_ASIDE) == []
+        await asyncio.sleep(MINUTE)
+        (message,) = await client.messages(PUT_ASIDE)
+        assert message.properties["TRANSACTION_CHECK_TIMES"] == "15"
+        assert (message.properties["REAL_TOPIC"], message.keys) == ("orders", "k")
+        await asyncio.sleep(10 * MINUTE)
+        assert len(questions(client)) == 15
+        answer = await questions(client)[-1].answer(client)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert await client.messages() == []
+
+    with_broker(scene)
+
+
+def test_a_message_put_aside_can_be_taken_up_again() -> None:
+    """By request 323 with its id: it is asked about anew, from the first check on."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        await begin(client, now_ms(embedded))
+        await asyncio.sleep(2 * MINUTE + 1)
+        (aside,) = await client.messages(PUT_ASIDE)
+        header = ResumeCheckHalfMessageRequestHeader(topic=PUT_ASIDE, msg_id=aside.offset_message_id)
+        await client.ask_ok(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+        client.pushed.clear()
+        await asyncio.sleep(MINUTE)
+        (question,) = questions(client)
+        assert question.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+        assert (await question.answer(client)).code == ResponseCode.SUCCESS
+        assert len(await client.messages()) == 1
+
+    with_broker(scene, transactionCheckMax="1")
+
+
+@pytest.mark.parametrize("message_id", ["", "zz", "7F00000100002A9F00000000000F4240"])
+def test_only_what_was_put_aside_can_be_taken_up(message_id: str) -> None:
+    """An id that names nothing of the kind is refused, and nothing is stored."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        plain = await client.send()
+        for wrong in (message_id, plain.msg_id):
+            header = ResumeCheckHalfMessageRequestHeader(msg_id=wrong)
+            answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert await client.end(HALF) == 0
+
+    with_broker(scene)
+
+
+def test_any_live_producer_of_the_group_is_asked() -> None:
+    """They take turns; one that left is not asked any more (G7)."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        transport = embedded.broker.transport
+        others = [await RawClient.connect(transport, embedded.broker_address) for _ in range(2)]
+        for number, other in enumerate(others):
+            await other.heartbeat(f"p@{number}", producers=(GROUP,))
+        await client.heartbeat("stranger", producers=("strangers",))
+        await begin(client, now_ms(embedded))
+        await asyncio.sleep(4 * MINUTE + 1)
+        assert [len(questions(other)) for other in others] == [2, 2]
+        await others[0].connection.close()
+        await asyncio.sleep(2 * MINUTE)
+        assert [len(questions(other)) for other in others] == [2, 4]
+        assert questions(client) == []
+        await others[1].connection.close()
+        await asyncio.sleep(MINUTE)  # nobody to ask: counted all the same, as Apache's brokers do
+        (*_, last) = await client.messages(HALF)
+        assert last.properties["TRANSACTION_CHECK_TIMES"] == "7"
+
+    with_broker(scene)
+
+
+def test_a_young_transaction_is_left_alone() -> None:
+    """For transactionTimeOut; until then its producer may well be at work."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        await asyncio.sleep(55)
+        await begin(client, now_ms(embedded))
+        await asyncio.sleep(6)
+        assert questions(client) == []
+        await asyncio.sleep(MINUTE)
+        assert len(questions(client)) == 1
+
+    with_broker(scene, transactionTimeOut="6000")
+
+
+def test_a_message_may_say_itself_how_long_it_is_left_alone() -> None:
+    """CHECK_IMMUNITY_TIME_IN_SECONDS holds up nobody else, costs no check, and its end still counts."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        slow = await begin(client, now_ms(embedded), key="slow", CHECK_IMMUNITY_TIME_IN_SECONDS="150")
+        await begin(client, now_ms(embedded), key="usual")
+        await asyncio.sleep(2 * MINUTE + 1)
+        assert [q.header.msg_id for q in questions(client)] == ["usual", "usual"]
+        await asyncio.sleep(MINUTE)
+        question = questions(client)[-1]
+        assert {q.header.msg_id for q in questions(client)} == {"slow", "usual"}
+        (asked,) = [q for q in questions(client) if q.header.msg_id == "slow"]
+        assert asked.message.properties["TRANSACTION_CHECK_TIMES"] == "1"
+        assert asked.message.properties["TRAN_PREPARED_QUEUE_OFFSET"] == str(slow.queue_offset)
+        assert (await end(client, slow)).code == ResponseCode.SUCCESS
+        assert question.header.msg_id in ("slow", "usual")
+        assert len(await client.messages()) == 1
+
+    with_broker(scene)
+
+
+def test_a_transaction_older_than_the_files_are_kept_is_put_aside() -> None:
+    """fileReservedTime: without asking any more."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        await begin(client, now_ms(embedded) - 73 * 3_600_000)
+        await asyncio.sleep(MINUTE + 1)
+        assert questions(client) == []
+        assert len(await client.messages(PUT_ASIDE)) == 1
+
+    with_broker(scene)
+
+
+def test_rejected_transactions_are_refused_at_their_half_message() -> None:
+    """rejectTransactionMessage can be set while the broker runs; plain messages are taken."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        half = {"TRAN_MSG": "true", "PGROUP": GROUP}
+        answer = await client.try_send(properties=half)
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert "sending transaction message is forbidden" in (answer.remark or "")
+        await client.send()
+
+    with_broker(scene, rejectTransactionMessage="true")
+
+
+@pytest.mark.parametrize(
+    ("properties", "sys_flag"),
+    [({"TRAN_MSG": "true", "DELAY": "3"}, 4), ({}, 4), ({}, 8), ({"TRAN_MSG": "false"}, 12)],
+)
+def test_a_message_that_is_half_a_half_message_is_refused(properties: dict[str, str], sys_flag: int) -> None:
+    """One that is delayed too, or transactional only by its flag: stored plainly it would be delivered early."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send(properties=properties, sys_flag=sys_flag)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert (await client.end(HALF), await client.end()) == (0, 0)
+
+    with_broker(scene)
+
+
+def test_a_redelivery_that_still_says_it_is_half_is_no_half_message() -> None:
+    """Clients before 4.6.1 give transactional messages back so."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(
+            "%RETRY%g",
+            properties={"TRAN_MSG": "true", "PGROUP": GROUP, "DELAY": "1"},
+            reconsume_times=1,
+            sys_flag=4,
+        )
+        await asyncio.sleep(2)
+        (message,) = await client.messages("%RETRY%g")
+        assert message.sys_flag == 0
+
+    with_broker(scene)
+
+
+def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:
+    """Pending ones are asked about after a restart; ended ones stay ended, and no late end brings them back (G8)."""
+
+    settings = {"channelExpiredTimeout": "100000000", "serverChannelMaxIdleTimeSeconds": "0"}
+
+    async def main(time: VirtualTime) -> None:
+        transport = MemoryTransport()
+
+        def broker() -> EmbeddedBroker:
+            return EmbeddedBroker(tmp_path, transport=transport, clock=time.clock, settings=settings)
+
+        async with broker() as embedded:
+            client = await RawClient.connect(transport, embedded.broker_address)
+            halves = [await begin(client, now_ms(embedded), key=f"id-{n}") for n in range(4)]
+            await end(client, halves[0])
+            await end(client, halves[2], commit_or_rollback=TRANSACTION_ROLLBACK)
+            await client.connection.close()
+        async with broker() as embedded:
+            client = await RawClient.connect(transport, embedded.broker_address)
+            for ended in (halves[0], halves[2]):
+                assert (await end(client, ended)).code == ResponseCode.SYSTEM_ERROR
+            assert (await end(client, halves[1])).code == ResponseCode.SUCCESS
+            await client.heartbeat(producers=(GROUP,))
+            await asyncio.sleep(MINUTE + 1)
+            (question,) = questions(client)
+            assert question.header.msg_id == "id-3"
+            assert (await question.answer(client)).code == ResponseCode.SUCCESS
+            keys = [message.unique_key for message in await client.messages()]
+            assert keys == ["id-0", "id-1", "id-3"]
+            await asyncio.sleep(2 * MINUTE)
+            committed = [await client.committed(group="CID_RMQ_SYS_TRANS", topic=t) for t in (HALF, OP)]
+            assert committed == [await client.end(HALF), await client.end(OP)]
+            await client.connection.close()
+
+    with VirtualTime() as time:
+        time.run(main(time))
+
+
+def test_oneway_ends_work_and_their_refusals_disturb_nobody() -> None:
+    """As clients send them; a flood of wrong ones stores nothing."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        half = await begin(client, now_ms(embedded))
+        for _ in range(1000):
+            wrong = end_header(half, producer_group="others")
+            client.connection.invoke_oneway(RequestCode.END_TRANSACTION, wrong)
+        client.connection.invoke_oneway(RequestCode.END_TRANSACTION, end_header(half))
+        assert await client.end() == 1
+        assert await client.end(OP) == 1
+
+    with_broker(scene)
