@@ -98,7 +98,10 @@ class InMemoryBinder(Binder):
         return binding
 
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
-        """Open the way to a destination, which is made if it is new."""
+        """Open the way to a destination, which is made if it is new, with the groups its settings require."""
+        home = self.broker.destination(destination.name)
+        for group in destination.properties.required_groups:
+            home.require(group)
         return InMemoryProducerBinding(self.name, destination, self.broker, self._delay_levels, self._clock)
 
     def dead_letter_destination(self, destination: str, group: str) -> str:

@@ -149,7 +149,10 @@ class ConcurrentConsumerBinding(InMemoryConsumerBinding):
         self._listed: set[GroupQueue] = set()
         self._starting = 0
         self._is_pump_due = False
-        self._permits.on_free = self._pump_soon
+        self._permits.watch(self._pump_soon)
+
+    def _interrupt(self) -> None:
+        self._permits.unwatch(self._pump_soon)
 
     def wake(self, queue: GroupQueue) -> None:
         """There is something in `queue`, or it is this member's now."""

@@ -56,6 +56,11 @@ class Destination:
                     group.put(partition, message)
         return group
 
+    def require(self, name: str) -> None:
+        """Have the group of that name receive what is put from now on, although it has no member yet."""
+        if name not in self.groups:
+            self.groups[name] = Group(name, self.partitions)
+
     def forget(self, group: Group) -> None:
         """Remove a group that is nobody's any more."""
         self.groups.pop(group.name, None)

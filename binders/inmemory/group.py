@@ -80,9 +80,17 @@ class Group:
         return sum(len(queue.waiting) for queue in self.queues)
 
     def subscribe(self, tags: str | None) -> None:
-        """From now on the group receives only messages with one of `tags` (`a||b`); None or `*` is all."""
+        """From now on the group receives only messages with one of `tags` (`a||b`); None or `*` is all.
+
+        What a group without members has kept is sorted out too, as a broker that filters what is pulled would.
+        """
         wanted = {tag.strip() for tag in (tags or "*").split("||")}
         self._tags = None if "*" in wanted else frozenset(wanted)
+        if not self._members:
+            for queue in self.queues:
+                kept = [delivery for delivery in queue.waiting if self._wants(delivery.message)]
+                queue.waiting.clear()
+                queue.waiting.extend(kept)
 
     def join(self, member: Member) -> None:
         """`member` shares the queues from now on."""
@@ -96,12 +104,15 @@ class Group:
 
     def put(self, partition: int, message: Message[bytes]) -> None:
         """Add a new message of `partition`, if the group wants it."""
-        if self._tags is not None and message.headers.get(TAGS) not in self._tags:
+        if not self._wants(message):
             return
         queue = self.queues[partition]
         queue.waiting.append(Delivery(message))
         if queue.owner is not None:
             queue.owner.wake(queue)
+
+    def _wants(self, message: Message[bytes]) -> bool:
+        return self._tags is None or message.headers.get(TAGS) in self._tags
 
     def redeliver(self, delivery: Delivery) -> None:
         """Add a delivery that was given back and is due again."""

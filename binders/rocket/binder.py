@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
 
 from binders.rocket.consumer import RocketConsumerBinding, redelivery_limit
+from binders.rocket.groups import begin_now, keep_for
 from binders.rocket.headers import TOPIC
 from binders.rocket.producer import RocketProducerBinding
 from binders.rocket.properties import (
@@ -36,7 +37,6 @@ from rocket_client import (
 from rocket_client.allocation import averagely, averagely_by_circle
 from rocket_client.settings import parse_addresses
 from rocket_remoting import ConnectError, RemotingError
-from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.tcp import TcpTransport
 from rocket_remoting.topics import dlq_topic, validate_group, validate_topic
 from rocket_remoting.transport import Transport
@@ -252,8 +252,10 @@ class RocketBinder(Binder):
     # Bindings
 
     def check_producer(self, destination: ProducerDestination) -> None:
-        """Refuse a topic RocketMQ cannot have."""
+        """Refuse a topic or a group RocketMQ cannot have."""
         _check_name(validate_topic, destination.name, "destination")
+        for group in destination.properties.required_groups:
+            _check_name(validate_group, group, "producer.required_groups")
 
     def check_consumer(self, destination: ConsumerDestination) -> None:
         """Refuse names RocketMQ cannot have, and members of one group that subscribe to different things."""
@@ -282,6 +284,8 @@ class RocketBinder(Binder):
         )
         try:
             await binding.start()
+            for required in destination.properties.required_groups:
+                await keep_for(self._require_admin(), required, destination.name)
         except TopicNotFoundError as error:
             await binding.stop()
             raise self._unavailable(destination.binding, destination.name, error, _CREATE_TOPIC) from error
@@ -309,7 +313,7 @@ class RocketBinder(Binder):
             binding = RocketConsumerBinding(destination, consumer, receiver, forget)
         try:
             if destination.group is None:
-                await self._make_anonymous(group, destination)
+                await begin_now(self._require_admin(), group, _topics(destination.name))
             await binding.start()
         except RemotingError as error:
             if forget is not None:
@@ -344,22 +348,6 @@ class RocketBinder(Binder):
             await self._require_admin().await_topic(topic, queues=queues)
         except (RemotingError, TimeoutError) as error:
             raise self._unavailable(binding, topic, error) from error
-
-    async def _make_anonymous(self, group: str, destination: ConsumerDestination) -> None:
-        """Make the group and commit the end of every queue for it: it gets only what is sent from now on.
-
-        Without a committed offset a broker gives a young queue from its beginning; 5.x brokers take an offset
-        only of a group they know.
-        """
-        admin = self._require_admin()
-        await admin.create_group(SubscriptionGroupConfig(group_name=group))
-        for topic in _topics(destination.name):
-            try:
-                route = await admin.topic_route(topic)
-            except TopicNotFoundError:
-                continue  # a topic that does not exist yet has no history
-            for queue in route.subscribe_queues:
-                await admin.commit_offset(queue, group, await admin.max_offset(queue))
 
     async def _forget_group(self, group: str) -> None:
         """Remove an anonymous group whose only member has left; nobody can join it again."""

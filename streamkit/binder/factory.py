@@ -260,10 +260,14 @@ class BindingFactory:
         policy = self._policy(name, properties.consumer)
         consumers = []
         topics = topics_of(properties.destination or name)
+        shared = Permits(properties.consumer.concurrency) if properties.consumer.multiplex else None
+        concurrency = properties.consumer.concurrency
         if binder.multiplexes:
+            # One consumer has what the consumers of all destinations would have.
+            concurrency *= len(topics)
             topics = [",".join(topics)]
         for topic in topics:
-            permits = Permits(properties.consumer.concurrency)
+            permits = shared or Permits(concurrency)
             destination = ConsumerDestination(
                 topic,
                 properties.group or None,

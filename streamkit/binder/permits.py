@@ -10,17 +10,14 @@ __all__ = ["Permits"]
 class Permits:
     """A fair semaphore that can be withheld, and tells when a permit is free and nobody waits for it.
 
-    A binder that fetches message by message may watch ``free`` and ``on_free``, so that it takes no more
+    A binder that fetches message by message may look at ``free`` and :meth:`watch`, so that it takes no more
     messages than handlers can start; others ignore them.
-
-    Attributes:
-        on_free: Called, on the loop, when a permit has become free and nobody took it.
     """
 
-    __slots__ = ("_closed", "_free", "_sleepers", "_waiters", "_withheld", "on_free")
+    __slots__ = ("_closed", "_free", "_sleepers", "_waiters", "_watchers", "_withheld")
 
     def __init__(self, count: int) -> None:
-        self.on_free: Callable[[], None] | None = None
+        self._watchers: tuple[Callable[[], None], ...] = ()
         self._free = count
         self._withheld = False
         self._closed = False
@@ -31,6 +28,14 @@ class Permits:
     def free(self) -> int:
         """Permits that can be had now."""
         return 0 if self._withheld else self._free
+
+    def watch(self, on_free: Callable[[], None]) -> None:
+        """Have ``on_free`` called, on the loop, whenever a permit has become free and nobody took it."""
+        self._watchers = (*self._watchers, on_free)
+
+    def unwatch(self, on_free: Callable[[], None]) -> None:
+        """Have ``on_free`` called no more."""
+        self._watchers = tuple(each for each in self._watchers if each != on_free)
 
     async def acquire(self) -> None:
         """Take a permit; waits in line for one.
@@ -100,8 +105,9 @@ class Permits:
             if not waiter.done():
                 self._free -= 1
                 waiter.set_result(None)
-        if self.free > 0 and self.on_free is not None:
-            self.on_free()
+        for on_free in self._watchers:
+            if self.free > 0:
+                on_free()
 
 
 def _wake(sleeper: "Future[None]") -> None:

@@ -88,10 +88,8 @@ class ConsumerProperties(SettingsModel):
     """How headers travel; unset: as the messaging system's own."""
     use_native_decoding: bool = False
     """No conversion by content type: the listener gets what the binder received."""
-    multiplex: Annotated[
-        bool, Accepted("whether a list of destinations is one consumer is its binder's choice")
-    ] = False
-    """One consumer for a list of destinations."""
+    multiplex: bool = False
+    """One consumer for a list of destinations, which share its concurrency; false: each has as much of its own."""
     batch_mode: Annotated[bool, Rejected("messages are handed over one by one")] = False
     """Hand over a list of messages."""
 
@@ -115,10 +113,8 @@ class ProducerProperties(SettingsModel):
     """What makes the partition out of the key, by class."""
     partition_count: int = Field(default=1, ge=1)
     """How many partitions there are, where the messaging system does not say."""
-    required_groups: Annotated[list[str], Accepted("groups are made when they first subscribe")] = Field(
-        default_factory=list
-    )
-    """Groups that must get messages sent before they exist."""
+    required_groups: list[str] = Field(default_factory=list)
+    """Groups that must get what is sent from now on, although none of their members has been there yet."""
     header_mode: Annotated[HeaderMode | None, _NATIVE_HEADERS] = None
     """How headers travel; unset: as the messaging system's own."""
     use_native_encoding: bool = False

@@ -2,7 +2,7 @@
 
 from streamkit.binder.capabilities import Capability
 from streamkit.messaging.message import Message
-from streamkit.testing.contract.scenario import Scenario, case, refused
+from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
 
 
 def numbers(messages: list[Message[bytes]]) -> list[int]:
@@ -71,6 +71,29 @@ class GroupCases:
             await s.send(topic, str(number))
         after = await s.record(topic, group)
         assert numbers(await after.settled(5)) == [1, 2, 3, 4, 5]
+
+    @case
+    async def test_a_required_group_receives_what_was_sent_before_its_first_member_came(
+        self, s: Scenario
+    ) -> None:
+        """A producer that requires a group keeps its messages for it."""
+        if s.lacks(Capability.DURABLE_GROUP):
+            return
+        topic, group = await s.topic(), s.name("group")
+        binding = f"{PREFIX}.bindings.output"
+        sender = await s.start(
+            s.app(
+                {
+                    f"{PREFIX}.output-bindings": "output",
+                    f"{binding}.destination": topic,
+                    f"{binding}.producer.required-groups": group,
+                }
+            )
+        )
+        for number in range(5):
+            await sender.bridge.asend("output", str(number))
+        late = await s.record(topic, group)
+        assert numbers(await late.settled(5)) == list(range(5))
 
     @case
     async def test_an_anonymous_consumer_receives_what_is_sent_from_now_on(self, s: Scenario) -> None:

@@ -57,7 +57,7 @@ def test_a_free_permit_is_told_only_when_nobody_waits() -> None:
             told += 1
 
         permits = Permits(1)
-        permits.on_free = tell
+        permits.watch(tell)
         await permits.acquire()
         waiting = asyncio.create_task(permits.acquire())
         await asyncio.sleep(0)

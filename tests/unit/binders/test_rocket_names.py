@@ -38,6 +38,7 @@ NO_ADDRESS = "is no address: expected host:port, such as 127.0.0.1:9876"
         (f"{BINDINGS}.in.destination={LONG}", f"the topic name has 128 characters, at most 127 are allowed: {LONG[:40]}…"),  # noqa: E501
         (f"{BINDINGS}.in.group=my group", f"the group name 'my group' {ILLEGAL}"),
         (f"{BINDINGS}.out.destination=no good", f"the topic name 'no good' {ILLEGAL}"),
+        (f"{BINDINGS}.out.producer.required-groups=a b", f"the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.bindings.out.producer.group=a b", f"the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.binder.group=a b", f"the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.binder.nameServer=localhost", f"'localhost' {NO_ADDRESS}"),

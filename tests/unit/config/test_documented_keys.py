@@ -12,8 +12,8 @@ default.consumer.maxAttempts=2 default.producer.partitionCount=2 binders.x.type=
 binders.x.inheritEnvironment=false binders.x.defaultCandidate=false defaultBinder=x default.binder=x
 dynamicDestinations=t dynamicDestinationCacheSize=5 bindingRetryInterval=5 source=a inputBindings=a outputBindings=b
 pollable-source=a overrideCloudConnectors=true function.definition=f function.bindings.f-in-0=b
-function.autodetect=false function.routing.enabled=true integration.messageHandlerNotPropagatedHeaders=x poller.fixedDelay=5
-poller.maxMessagesPerPoll=5 poller.cron=* poller.initialDelay=5 metrics.key=x metrics.meterFilter=x metrics.properties=x
+function.autodetect=false function.routing.enabled=true poller.fixedDelay=5
+integration.messageHandlerNotPropagatedHeaders=x poller.maxMessagesPerPoll=5 poller.cron=* poller.initialDelay=5 metrics.key=x metrics.meterFilter=x metrics.properties=x
 metrics.scheduleInterval=5s schemaRegistryClient.endpoint=x schemaRegistryClient.cached=true
 """
 

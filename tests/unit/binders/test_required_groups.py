@@ -1,0 +1,67 @@
+"""Groups a producer requires before they have a member."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from binders.inmemory.destination import Destination
+from binders.rocket.groups import keep_for
+from rocket_remoting.errors import ResponseError
+from rocket_remoting.message import MessageQueue
+
+QUEUES = [MessageQueue("orders", "a", number) for number in range(2)]
+
+
+class Offsets:
+    """What a broker says and is told of a group's offsets."""
+
+    def __init__(self, committed: int | None, *, is_known: bool = True) -> None:
+        self.told: list[object] = []
+        self._committed = committed
+        self._is_known = is_known
+
+    async def topic_route(self, topic: str) -> object:
+        return SimpleNamespace(subscribe_queues=QUEUES)
+
+    async def committed_offset(self, queue: MessageQueue, group: str) -> int | None:
+        return self._committed
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        return 70 + queue.queue_id
+
+    async def commit_offset(self, queue: MessageQueue, group: str, offset: int) -> None:
+        if not self._is_known:
+            raise ResponseError(26, "group not exist")
+        self.told.append(offset)
+
+    async def create_group(self, config: object) -> None:
+        self._is_known = True
+        self.told.append("made")
+
+
+@pytest.mark.parametrize(
+    ("broker", "told"),
+    [
+        (Offsets(None), [70, 71]),
+        (Offsets(None, is_known=False), ["made", 70, 71]),
+        (Offsets(0), []),
+        (Offsets(12), []),
+    ],
+    ids=["a new one on 4.9", "a new one on 5.x", "one that begins at the start", "one that has been there"],
+)
+def test_a_group_begins_where_the_topic_ends(broker: Offsets, told: list[object]) -> None:
+    """A new group's place is every queue's end; a group that has a place keeps it, and its settings."""
+    asyncio.run(keep_for(broker, "g", "orders"))
+    assert broker.told == told
+
+
+def test_in_memory_the_tags_of_the_first_member_count() -> None:
+    """What the group has kept and its first member does not subscribe to is not delivered."""
+    home = Destination("orders", 1, 10)
+    home.require("g")
+    for tag in "ab":
+        home.put(b"", {"streamkit_tags": tag}, None)
+    group = home.group("g", "a", from_the_beginning=False)
+    assert group.pending == 1
+    assert home.unheard == 0
