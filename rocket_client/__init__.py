@@ -71,8 +71,16 @@ _NAMES_OF = {
         "ProducerSettings",
         "PullConsumerSettings",
         "PushConsumerSettings",
+        "TransactionProducerSettings",
     ),
     "state": ("ServiceState",),
+    "transaction_producer": (
+        "LocalTransactionState",
+        "Transaction",
+        "TransactionChecker",
+        "TransactionProducer",
+        "TransactionSendResult",
+    ),
 }
 
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}

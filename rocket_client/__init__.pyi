@@ -46,7 +46,13 @@ from rocket_client.settings import MessageModel as MessageModel
 from rocket_client.settings import ProducerSettings as ProducerSettings
 from rocket_client.settings import PullConsumerSettings as PullConsumerSettings
 from rocket_client.settings import PushConsumerSettings as PushConsumerSettings
+from rocket_client.settings import TransactionProducerSettings as TransactionProducerSettings
 from rocket_client.state import ServiceState as ServiceState
+from rocket_client.transaction_producer import LocalTransactionState as LocalTransactionState
+from rocket_client.transaction_producer import Transaction as Transaction
+from rocket_client.transaction_producer import TransactionChecker as TransactionChecker
+from rocket_client.transaction_producer import TransactionProducer as TransactionProducer
+from rocket_client.transaction_producer import TransactionSendResult as TransactionSendResult
 
 __all__ = [
     "SUCCESS",
@@ -67,6 +73,7 @@ __all__ = [
     "IllegalOffsetError",
     "LitePullConsumer",
     "LitePullConsumerSettings",
+    "LocalTransactionState",
     "MessageModel",
     "MessageQueueSelector",
     "MessageTooLargeError",
@@ -94,6 +101,11 @@ __all__ = [
     "Success",
     "Suspend",
     "TopicNotFoundError",
+    "Transaction",
+    "TransactionChecker",
+    "TransactionProducer",
+    "TransactionProducerSettings",
+    "TransactionSendResult",
     "averagely",
     "averagely_by_circle",
     "select_by_hash",

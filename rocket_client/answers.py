@@ -2,6 +2,7 @@
 
 ::
 
+    39   CHECK_TRANSACTION_STATE           tell how the local transaction of this half message ended
     40   NOTIFY_CONSUMER_IDS_CHANGED       a member came or went: rebalance now
     220  RESET_CONSUMER_CLIENT_OFFSET      go on from other offsets
     221  GET_CONSUMER_STATUS_FROM_CLIENT   the offsets as this member knows them
@@ -26,6 +27,7 @@ from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import (
+    CheckTransactionStateRequestHeader,
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
@@ -33,6 +35,7 @@ from rocket_remoting.headers import (
     ResetOffsetRequestHeader,
 )
 from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_remoting.properties import PROPERTY_PRODUCER_GROUP
 from rocket_remoting.record import decode_record
 
 _LOG = logging.getLogger(__name__)
@@ -59,19 +62,33 @@ class ConsumerAnswers(Protocol):
         """Call the listener with this message, and tell what it said."""
 
 
+class ProducerAnswers(Protocol):
+    """What a producer can be asked by a broker."""
+
+    group: str
+
+    def check_transaction(
+        self, connection: Connection, header: CheckTransactionStateRequestHeader, message: MessageExt
+    ) -> None:
+        """Tell the broker at the connection how the transaction of this half message ended."""
+
+
 class BrokerRequestsToClient:
-    """Serves them for all consumers of a client."""
+    """Serves them for all producers and consumers of a client."""
 
     def __init__(
         self,
+        producers: Mapping[str, ProducerAnswers],
         consumers: Mapping[str, ConsumerAnswers],
         name_servers: Sequence[str],
         spawn: Callable[[Coroutine[object, object, None], str], asyncio.Task[None]],
     ) -> None:
+        self._producers = producers
         self._consumers = consumers
         self._name_servers = name_servers
         self._spawn = spawn
         self._handlers = {
+            int(RequestCode.CHECK_TRANSACTION_STATE): self._check_transaction,
             int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED): self._notify_consumer_ids_changed,
             int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET): self._reset_offset,
             int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT): self._consumer_status,
@@ -89,6 +106,15 @@ class BrokerRequestsToClient:
                 remark=f"request type {command.code} not supported",
             )
         return handler(connection, command)
+
+    def _check_transaction(self, connection: Connection, command: RemotingCommand) -> None:
+        message = decode_record(command.body)
+        group = message.properties.get(PROPERTY_PRODUCER_GROUP, "")
+        producer = self._producers.get(group)
+        if producer is None:
+            _LOG.info("%s asks for a transaction of group %r", connection.remote_address, group)
+            return
+        producer.check_transaction(connection, command.header(CheckTransactionStateRequestHeader), message)
 
     def _notify_consumer_ids_changed(self, connection: Connection, command: RemotingCommand) -> None:
         group = command.header(NotifyConsumerIdsChangedRequestHeader).consumer_group

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from typing import Protocol
 
-from rocket_client.answers import BrokerRequestsToClient, ConsumerAnswers
+from rocket_client.answers import BrokerRequestsToClient, ConsumerAnswers, ProducerAnswers
 from rocket_client.broker_requests import BrokerRequests
 from rocket_client.connections import Connections
 from rocket_client.errors import BrokerNotFoundError, GroupInUseError
@@ -40,10 +40,8 @@ FIRST_PERSIST = 10.0
 FIRST_SEARCH = 0.5
 
 
-class ProducerMember(Protocol):
+class ProducerMember(ProducerAnswers, Protocol):
     """What the client knows of a producer."""
-
-    group: str
 
     def publish_topics(self) -> Collection[str]:
         """Topics it sends to."""
@@ -79,7 +77,9 @@ class RocketClient:
         self._persist_interval = settings.persist_consumer_offset_interval.total_seconds()
         connect_timeout = settings.connect_timeout.total_seconds()
         self._name_server_connections = Connections(transport, None, connect_timeout)
-        answers = BrokerRequestsToClient(self.consumers, settings.name_server_addresses, self.spawn)
+        answers = BrokerRequestsToClient(
+            self.producers, self.consumers, settings.name_server_addresses, self.spawn
+        )
         self.brokers = Connections(transport, answers.handle, connect_timeout, self._introduce)
         self.name_servers = NameServers(
             settings.name_server_addresses, self._name_server_connections, self._timeout

@@ -11,6 +11,7 @@ Which failures are tried again, and where, stands in `sending`.
 """
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
 
 from rocket_client import shared_clients
@@ -22,8 +23,12 @@ from rocket_client.send_result import SendResult
 from rocket_client.sending import ChooseQueue, Sender
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.clock import Clock
-from rocket_remoting.message import Message, MessageQueue
+from rocket_remoting.connection import Connection
+from rocket_remoting.headers import CheckTransactionStateRequestHeader
+from rocket_remoting.message import Message, MessageExt, MessageQueue
 from rocket_remoting.transport import Transport
+
+_LOG = logging.getLogger(__name__)
 
 
 class Producer(GroupMember[ProducerSettings]):
@@ -84,6 +89,18 @@ class Producer(GroupMember[ProducerSettings]):
     def publish_topics(self) -> Collection[str]:
         """Topics it sends to."""
         return self._sender.topics
+
+    def check_transaction(
+        self, connection: Connection, header: CheckTransactionStateRequestHeader, message: MessageExt
+    ) -> None:
+        """A broker asks for a transaction; this producer knows of none, another one of the group may."""
+        _LOG.warning(
+            "%s asks producer group %s for the transaction of message %s, but this member has no checker: "
+            "a group of transactions is used for nothing else",
+            connection.remote_address,
+            self.group,
+            message.msg_id,
+        )
 
     # Sending
 

@@ -134,6 +134,20 @@ class ProducerSettings(ClientSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TransactionProducerSettings(ProducerSettings):
+    """How half messages are sent, and how many of them are checked at once."""
+
+    check_concurrency: int = 8
+    """How many calls of the checker may be under way at once."""
+    check_request_hold_max: int = 2000
+    """How many checks may wait for a call; further ones are passed over, and asked again by the broker."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _at_least(self, 1, "check_concurrency", "check_request_hold_max")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
     """What consumers have in common that share a topic's queues: where they begin, how they pull and divide."""
 
