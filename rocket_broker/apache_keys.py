@@ -88,10 +88,15 @@ _BROKER = {
     "a topic's name has at most 127 characters": """
         autoMessageVersionOnTopicLen maxTopicLength
     """,
-    "filtering by property (SQL92) is not built in": """
-        bitMapLengthConsumeQueueExt enableCalcFilterBitMap enableConsumeQueueExt enablePropertyFilter
-        expectConsumerNumUseFilter filterDataCleanTimeSpan filterServerNums filterSupportRetry
-        mappedFileSizeConsumeQueueExt maxErrorRateOfBloomFilter maxFilterMessageSize
+    "filtering by property looks into the messages, there is no extended consume queue": """
+        bitMapLengthConsumeQueueExt enableCalcFilterBitMap enableConsumeQueueExt
+        expectConsumerNumUseFilter mappedFileSizeConsumeQueueExt maxErrorRateOfBloomFilter
+    """,
+    "a pull looks at 800 messages at most, see docs/protocol.md": """
+        maxFilterMessageSize
+    """,
+    "filter servers left RocketMQ long ago": """
+        filterServerNums
     """,
     "tables and queues are Apache's default files, not RocksDB": """
         bottomMostCompressionTypeForConsumeQueueStore cleanRocksDBDirtyCQIntervalMin configManagerVersion

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.errors import AddressUnreachable, StartError
+from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.producer_table import ProducerTable
@@ -56,6 +57,7 @@ class Broker:
         groups: The consumer groups.
         offsets: How far each group has consumed.
         consumers: Which consumers are alive.
+        filters: What groups filter by properties.
         producers: Which producers are alive.
         locks: Which client consumes which queue in order.
         pulls: The pulls that wait for a message.
@@ -79,6 +81,9 @@ class Broker:
         self.offsets = ConsumerOffsetTable(settings)
         self.consumers = ConsumerTable()
         self.consumers.notify_enabled = lambda: settings.notify_consumer_ids_changed_enable
+        self.filters = ConsumerFilterTable(settings, clock)
+        self.consumers.on_heartbeat.append(self.filters.register)
+        self.consumers.on_empty.append(self.filters.unregister)
         self.producers = ProducerTable()
         self.locks = QueueLocks()
         self.pulls = HeldPulls(self.store)
@@ -128,6 +133,8 @@ class Broker:
         self.offsets.load()
         self.offsets.bound(self.store.max_offset)
         undo.callback(self.offsets.save)
+        self.filters.load()
+        undo.callback(self.filters.save)
         await self.store.start()
 
     async def _listen(self, undo: AsyncExitStack) -> None:
@@ -183,6 +190,7 @@ class Broker:
         )
         loops = {
             "consumer offsets": self.offsets.save_periodically(),
+            "consumer filters": self.filters.save_periodically(),
             "housekeeping": self._keep_house(),
             "transaction checks": checks.run(),
         }
@@ -259,6 +267,7 @@ class Broker:
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,
+            filters=self.filters,
             producers=self.producers,
             queue_locks=self.locks,
             pulls=self.pulls,

@@ -132,9 +132,16 @@ class ConsumerGroup:
 
 
 class ConsumerTable:
-    """All groups with a live member."""
+    """All groups with a live member.
+
+    Attributes:
+        on_heartbeat: Called with the group and the subscriptions of each member's heartbeat.
+        on_empty: Called with a group whose last member left.
+    """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
+        self.on_heartbeat: list[Callable[[str, Iterable[SubscriptionData]], None]] = []
+        self.on_empty: list[Callable[[str], None]] = []
         self._time = time
         self._groups: dict[str, ConsumerGroup] = {}
         self._changed: dict[ConsumerGroup, None] = {}
@@ -156,6 +163,8 @@ class ConsumerTable:
             _log.info("consumer group %s: members %s, topics %s", group.name, group.client_ids(),
                       sorted(group.subscriptions))  # fmt: skip
             self._tell(group)
+        for listener in self.on_heartbeat:
+            listener(group.name, data.subscription_data_set)
         return changed
 
     def unregister(self, group_name: str, connection: Connection) -> None:
@@ -168,6 +177,8 @@ class ConsumerTable:
             return
         if not group:
             del self._groups[group_name]
+            for listener in self.on_empty:
+                listener(group_name)
         _log.info("consumer group %s: %r left", group_name, left)
         self._tell(group)
 

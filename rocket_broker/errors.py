@@ -4,6 +4,7 @@
 
     BrokerError
     ├── DamagedTable           a table's file and its backup are unreadable: path
+    ├── SqlError               an expression is none: line, column, reason (`rocket_broker.filter.sql`)
     ├── SettingError           a settings line is wrong: key, value, origin, problem
     │   └── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
     └── StartError             the process cannot serve

@@ -5,7 +5,8 @@ look every five seconds finds that something lies behind its offset after all. I
 case it is run again, as a pull that may not be held any more, and that answers it.
 
 Messages that arrive in one turn of the loop wake a pull once, after the last of them: one answer carries them
-all.
+all. Pulls of a queue that let the same through are asked once for each message, however many they are; how
+much a connection may have a queue's every message compared is bounded.
 """
 
 import asyncio
@@ -13,12 +14,13 @@ import logging
 from collections.abc import Callable, Hashable
 from typing import Protocol, TypeVar
 
+from rocket_broker.pull_filter import PullFilter
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader
 
-__all__ = ["CHECK_SECONDS", "MAX_HELD", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]
+__all__ = ["CHECK_SECONDS", "MAX_COST", "MAX_HELD", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]
 
 _log = logging.getLogger(__name__)
 
@@ -26,36 +28,42 @@ CHECK_SECONDS = 5.0
 MAX_HELD = 262_144
 """Of all connections; each takes about a kilobyte."""
 MAX_HELD_PER_CONNECTION = 65_536
+MAX_COST = 4_096
+"""Of the filters of one connection's pulls at one queue: a message costs at most so many comparisons, under a
+millisecond. A client has one pull for each of its groups there."""
 _MAX_SECONDS = 24 * 3600.0
 
 QueueKey = tuple[str, int]
 K = TypeVar("K", bound=Hashable)
 
 
-class Offsets(Protocol):
-    """What the five-second look needs of the store."""
+class Queues(Protocol):
+    """What is needed of the store."""
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset the queue's next message will have."""
 
+    def message_in_queue(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
+        """Return the record of a message."""
+
 
 class HeldPull:
-    """One pull that waits: who asked, what for, the tags it wants (None: all), and how it is run again."""
+    """One pull that waits: who asked, what for, what it lets through, and how it is run again."""
 
-    __slots__ = ("codes", "command", "connection", "header", "resume", "timer")
+    __slots__ = ("command", "connection", "filter", "header", "resume", "timer")
 
     def __init__(
         self,
         connection: Connection,
         command: RemotingCommand,
         header: PullMessageRequestHeader,
-        codes: frozenset[int] | None,
+        wanted: PullFilter,
         resume: "Callable[[HeldPull], None]",
     ) -> None:
         self.connection = connection
         self.command = command
         self.header = header
-        self.codes = codes
+        self.filter = wanted
         self.resume = resume
         self.timer: asyncio.TimerHandle | None = None
 
@@ -71,11 +79,12 @@ class HeldPull:
 class HeldPulls:
     """All pulls that wait, by queue and by connection."""
 
-    def __init__(self, store: Offsets) -> None:
+    def __init__(self, store: Queues) -> None:
         self._store = store
         # Dicts for sets: pulls are woken in the order they came, whatever their addresses in memory.
-        self._by_queue: dict[QueueKey, dict[HeldPull, None]] = {}
+        self._by_queue: dict[QueueKey, dict[PullFilter, dict[HeldPull, None]]] = {}
         self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
+        self._costs: dict[tuple[Connection, QueueKey], int] = {}
         self._count = 0
         self._awake: list[HeldPull] = []
         self._check: asyncio.TimerHandle | None = None
@@ -95,14 +104,18 @@ class HeldPulls:
 
     def hold(self, pull: HeldPull, seconds: float) -> bool:
         """Keep the pull for at most so long; False when its connection, or all together, have too many."""
+        at_queue = pull.connection, pull.key
+        cost = self._costs.get(at_queue, 0) + pull.filter.cost
         if (
             self._count >= MAX_HELD
             or len(self._by_connection.get(pull.connection, ())) >= MAX_HELD_PER_CONNECTION
+            or cost > MAX_COST
         ):
             return False
         self._count += 1
+        self._costs[at_queue] = cost
         self._by_connection.setdefault(pull.connection, {})[pull] = None
-        self._by_queue.setdefault(pull.key, {})[pull] = None
+        self._by_queue.setdefault(pull.key, {}).setdefault(pull.filter, {})[pull] = None
         delay = min(max(seconds, 0.0), _MAX_SECONDS)
         pull.timer = asyncio.get_running_loop().call_later(delay, self._time_up, pull)
         return True
@@ -114,10 +127,16 @@ class HeldPulls:
         held = self._by_queue.get((topic, queue_id))
         if held is None:
             return
-        wanted = [
-            pull for pull in held
-            if queue_offset >= pull.header.queue_offset and (pull.codes is None or tags_code in pull.codes)
-        ]  # fmt: skip
+        record: memoryview | None = None
+        wanted: list[HeldPull] = []
+        for wants, pulls in held.items():
+            if wants.codes is not None and tags_code not in wants.codes:
+                continue
+            if wants.properties is not None:
+                record = record or self._store.message_in_queue(topic, queue_id, queue_offset)
+                if record is None or not wants.wants_record(record):
+                    continue
+            wanted.extend(pull for pull in pulls if queue_offset >= pull.header.queue_offset)
         for pull in wanted:
             self._wake(pull)
 
@@ -156,7 +175,7 @@ class HeldPulls:
         self.start()
         for (topic, queue_id), held in list(self._by_queue.items()):
             end = self._store.max_offset(topic, queue_id)
-            for pull in [pull for pull in held if pull.header.queue_offset < end]:
+            for pull in [pull for pulls in held.values() for pull in pulls if pull.header.queue_offset < end]:
                 self._wake(pull)
 
     def _forget(self, pull: HeldPull) -> None:
@@ -164,7 +183,14 @@ class HeldPulls:
             pull.timer.cancel()
             pull.timer = None
         self._count -= 1
-        _discard(self._by_queue, pull.key, pull)
+        at_queue = pull.connection, pull.key
+        self._costs[at_queue] -= pull.filter.cost
+        if not self._costs[at_queue]:
+            del self._costs[at_queue]
+        by_filter = self._by_queue[pull.key]
+        _discard(by_filter, pull.filter, pull)
+        if not by_filter:
+            del self._by_queue[pull.key]
         _discard(self._by_connection, pull.connection, pull)
 
     def __len__(self) -> int:
@@ -172,8 +198,7 @@ class HeldPulls:
 
 
 def _discard(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
-    held = table.get(key)
-    if held is not None:
-        held.pop(pull, None)
-        if not held:
-            del table[key]
+    held = table[key]
+    del held[pull]
+    if not held:
+        del table[key]

@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.processors.clients import ClientsProcessor
@@ -55,6 +56,7 @@ class RequestHandlers:
         groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
         consumers: ConsumerTable,
+        filters: ConsumerFilterTable,
         producers: ProducerTable,
         queue_locks: QueueLocks,
         pulls: HeldPulls,
@@ -88,12 +90,15 @@ class RequestHandlers:
             topics=topics,
             groups=groups,
             consumers=consumers,
+            filters=filters,
             offsets=offsets,
             pulls=pulls,
             statistics=statistics,
             host=settings.advertised_host,
         )
-        clients = ClientsProcessor(topics=topics, groups=groups, consumers=consumers, producers=producers)
+        clients = ClientsProcessor(
+            settings=settings, topics=topics, groups=groups, consumers=consumers, producers=producers
+        )
         locks = LocksProcessor(queue_locks)
         offset = OffsetsProcessor(store=store, topics=topics, groups=groups, offsets=offsets)
         messages = MessagesProcessor(settings=settings, store=store, topics=topics, consumers=consumers)

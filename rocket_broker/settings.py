@@ -41,9 +41,10 @@ SMALL_STORE = {
     "mappedFileSizeCommitLog": str(64 * 1024 * 1024),
     "maxHashSlotNum": "500000",
     "maxIndexNum": "2000000",
+    "enablePropertyFilter": "true",
 }
 """Settings for a developer's machine. A store keeps the file sizes it was made with, so all that open ./.streamkit
-use these."""
+use these. Filtering by SQL92 is Apache's to turn on by hand; here there is nobody to do that."""
 
 _PORT = 65_535
 _INT = 2**31 - 1
@@ -190,6 +191,16 @@ class BrokerSettings(ApacheSettings):
         64, "Most messages the answer to a query by key has.", minimum=1, fixed=True
     )
     default_query_max_num: int = setting(32, "Most messages a query by key may ask for.", minimum=1)
+
+    enable_property_filter: bool = setting(
+        False, "Let consumers filter by properties (SQL92); true without a settings file, and when embedded."
+    )
+    filter_support_retry: bool = setting(
+        False, "Filter by properties what is redelivered, too: a group's new filter holds for old failures."
+    )
+    filter_data_clean_time_span: int = setting(
+        24 * 3600 * 1000, "Milliseconds for which the filters of a group without members are kept."
+    )
 
     # Offsets and delays
     flush_consumer_offset_interval: int = setting(

@@ -1,18 +1,23 @@
-"""What a consumer group wants of a topic: the text it subscribed with, and the tag codes that text means.
+"""What a consumer group wants of a topic: the text it subscribed with, and the filter that text means.
 
 The broker filters by the 32-bit hash of a message's tag, which stands in the consume queue; the client
-compares the tags themselves. ``*`` (or nothing) is every message, ``A||B`` either tag.
+compares the tags themselves. ``*`` (or nothing) is every message, ``A||B`` either tag. What a group wants by
+SQL92 is compiled apart (`rocket_broker.filter`).
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
+from rocket_broker.pull_filter import EVERYTHING, PullFilter
 from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.java_hash import java_hash
 
-__all__ = ["ALL_TAGS", "TAG", "Subscription", "is_tag_type", "tag_codes"]
+__all__ = ["ALL_TAGS", "TAG", "Subscription", "is_tag_type", "tag_filter"]
 
 ALL_TAGS = "*"
 TAG = "TAG"
+
+_NOTHING = PullFilter(frozenset())
 
 
 class Subscription(NamedTuple):
@@ -20,24 +25,24 @@ class Subscription(NamedTuple):
 
     Attributes:
         data: What the client said.
-        codes: Hashes of the wanted tags; None when every message is wanted.
+        filter: What its tags let through; everything when it is not by tags.
     """
 
     data: SubscriptionData
-    codes: frozenset[int] | None
+    filter: PullFilter
 
     @classmethod
     def of(cls, data: SubscriptionData) -> "Subscription":
         """Return the subscription a heartbeat told us of; an unreadable tag list wants nothing."""
         if data.class_filter_mode or not is_tag_type(data.expression_type):
-            return cls(data, None)
+            return cls(data, EVERYTHING)
         try:
-            wanted = tag_codes(data.sub_string)
+            wanted = tag_filter(data.sub_string)
         except ValueError:
-            wanted = frozenset()
+            wanted = _NOTHING
         # Apache's broker filters by the codes the client computed; a client that sends none means its text.
-        if wanted is not None and data.code_set:
-            wanted = frozenset(data.code_set)
+        if wanted.codes is not None and data.code_set:
+            wanted = PullFilter(frozenset(data.code_set))
         return cls(data, wanted)
 
 
@@ -46,15 +51,16 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
-def tag_codes(sub_string: str | None) -> frozenset[int] | None:
-    """Return the hashes of the tags in ``A||B``, or None for every message.
+@lru_cache(maxsize=1024)
+def tag_filter(sub_string: str | None) -> PullFilter:
+    """Return the filter that ``A||B`` means.
 
     Raises:
         ValueError: Separators without a single tag.
     """
     if not sub_string or sub_string == ALL_TAGS:
-        return None
+        return EVERYTHING
     tags = [tag for tag in (part.strip() for part in sub_string.split("||")) if tag]
     if not tags:
         raise ValueError(f"no tag in {sub_string!r}")
-    return frozenset(map(java_hash, tags))
+    return PullFilter(frozenset(map(java_hash, tags)))

@@ -284,6 +284,16 @@ def peek_record(buffer: Buffer, offset: int = 0) -> RecordHeader:
     )
 
 
+def record_properties(buffer: Buffer, offset: int = 0) -> bytes:
+    """The properties of the record at `offset`, in their wire form.
+
+    Raises:
+        RemoteProtocolError: There is no whole, well-formed record.
+    """
+    _, _, _, topic_end, end = _layout(buffer, offset)
+    return bytes(buffer[topic_end + 2 : end])
+
+
 def decode_record(
     buffer: Buffer, offset: int = 0, *, decompress: bool = True, limit: int = DEFAULT_LIMIT
 ) -> MessageExt:

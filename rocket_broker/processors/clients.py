@@ -2,9 +2,11 @@
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.filter.sql import SQL92, SqlError, compile_sql
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal, check_group_name
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.subscription import is_tag_type
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
@@ -36,11 +38,13 @@ class ClientsProcessor:
     def __init__(
         self,
         *,
+        settings: BrokerSettings,
         topics: TopicTable,
         groups: SubscriptionGroupTable,
         consumers: ConsumerTable,
         producers: ProducerTable,
     ) -> None:
+        self._settings = settings
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
@@ -86,11 +90,17 @@ class ClientsProcessor:
     def check_config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """CHECK_CLIENT_CONFIG (46): whether this broker can filter as the consumer asks."""
         asked = decode_body(command.body, CheckClientRequestBody).subscription_data
-        if not is_tag_type(asked.expression_type):
+        if is_tag_type(asked.expression_type):
+            return RemotingCommand.response(command)
+        if asked.expression_type != SQL92 or not self._settings.enable_property_filter:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"The broker does not support consumer to filter message by {asked.expression_type}",
             )
+        try:
+            compile_sql(asked.sub_string)
+        except SqlError as e:
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {e}") from None
         return RemotingCommand.response(command)
 
     def _create_what_is_missing(self, consumers: list[ConsumerData]) -> None:

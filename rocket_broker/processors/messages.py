@@ -90,7 +90,7 @@ class MessagesProcessor:
                     physic_offset=position,
                     physic_size=size,
                     tags_code=code,
-                    eval=known is not None and (known.codes is None or code in known.codes),
+                    eval=known is not None and (known.filter.codes is None or code in known.filter.codes),
                 )
                 for _, position, size, code in entries
             ],

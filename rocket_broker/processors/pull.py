@@ -1,21 +1,25 @@
 """Requests 11 and 361: read messages of a queue, or wait for one.
 
 The records go out as they lie in the commit log, without a copy. What a consumer wants of a topic stands in
-the request, or in what its heartbeats told; tags are filtered by their hashes in the consume queue.
+the request, or in what its heartbeats told; tags are filtered by their hashes in the consume queue, SQL92 by
+the properties in the records.
 """
 
 import logging
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable, RetryFilter
+from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, compile_sql
 from rocket_broker.held_pulls import HeldPull, HeldPulls
 from rocket_broker.perm import READ
+from rocket_broker.pull_filter import PullFilter
 from rocket_broker.refusal import SEE_FAQ, Refusal
 from rocket_broker.settings import MASTER_ID, BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import GetResult, GetStatus
-from rocket_broker.subscription import is_tag_type, tag_codes
+from rocket_broker.subscription import Subscription, is_tag_type, tag_filter
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import SubscriptionGroupConfig
@@ -24,6 +28,7 @@ from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.topics import RETRY_PREFIX
 
 __all__ = ["PullProcessor"]
 
@@ -60,6 +65,7 @@ class PullProcessor:
         topics: TopicTable,
         groups: SubscriptionGroupTable,
         consumers: ConsumerTable,
+        filters: ConsumerFilterTable,
         offsets: ConsumerOffsetTable,
         pulls: HeldPulls,
         statistics: BrokerStatistics,
@@ -70,6 +76,7 @@ class PullProcessor:
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._filters = filters
         self._offsets = offsets
         self._pulls = pulls
         self._statistics = statistics
@@ -78,13 +85,13 @@ class PullProcessor:
     def pull(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
         header = command.header(PullMessageRequestHeader)
-        codes = self._wanted(connection, header)
-        result = self._read(header, codes)
+        wanted = self._wanted(connection, header)
+        result = self._read(header, wanted)
         if header.sys_flag & PULL_COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = _code(result.status, header)
         if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
-            self._hold(HeldPull(connection, command, header, codes, self._resume))
+            self._hold(HeldPull(connection, command, header, wanted, self._resume))
             return None
         return self._answer(command, header, result, code)
 
@@ -106,8 +113,8 @@ class PullProcessor:
         if not self._pulls.hold(pull, milliseconds / 1000):
             raise Refusal(ResponseCode.SYSTEM_BUSY, "too many pulls wait at this broker")
 
-    def _wanted(self, connection: Connection, header: PullMessageRequestHeader) -> frozenset[int] | None:
-        """Return the tags the consumer wants (None: all), after looking whether it may have any.
+    def _wanted(self, connection: Connection, header: PullMessageRequestHeader) -> PullFilter:
+        """Return what the consumer wants, after looking whether it may have any.
 
         Raises:
             Refusal: It may not, or what it wants is unknown or not to be served.
@@ -118,16 +125,11 @@ class PullProcessor:
             )
         group = self._group(header.consumer_group)
         self._check_queue(connection, header)
-        if header.sys_flag & PULL_SUBSCRIPTION:
-            expression_type, codes = header.expression_type, self._parsed(header)
-        else:
-            expression_type, codes = self._known(group, header)
-        if not is_tag_type(expression_type):
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"The broker does not support consumer to filter message by {expression_type}",
-            )
-        return codes
+        wanted = self._asked(header) if header.sys_flag & PULL_SUBSCRIPTION else self._known(group, header)
+        if self._settings.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
+            group_name = header.topic.removeprefix(RETRY_PREFIX)
+            return PullFilter(wanted.codes, RetryFilter(self._filters, group_name))
+        return wanted
 
     def _group(self, name: str) -> SubscriptionGroupConfig:
         group = self._groups.find(name)
@@ -156,20 +158,21 @@ class PullProcessor:
                 f"[{config.read_queue_nums}] consumer:[{connection.remote_address}]",
             )
 
-    def _parsed(self, header: PullMessageRequestHeader) -> frozenset[int] | None:
-        if not is_tag_type(header.expression_type):
-            return None
+    def _asked(self, header: PullMessageRequestHeader) -> PullFilter:
+        """Return the filter that came with the pull."""
         try:
-            return tag_codes(header.subscription)
-        except ValueError:
-            raise Refusal(
-                ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-            ) from None
+            if is_tag_type(header.expression_type):
+                return tag_filter(header.subscription)
+            self._check_served(header.expression_type)
+            return PullFilter(None, compile_sql(header.subscription))
+        except (ValueError, SqlError) as e:
+            remark = "parse the consumer's subscription failed"
+            if isinstance(e, SqlError):
+                remark += f": {e}"
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
 
-    def _known(
-        self, group: SubscriptionGroupConfig, header: PullMessageRequestHeader
-    ) -> tuple[str | None, frozenset[int] | None]:
-        """Return kind and tags of the subscription that the group's heartbeats told."""
+    def _known(self, group: SubscriptionGroupConfig, header: PullMessageRequestHeader) -> PullFilter:
+        """Return the filter that the group's heartbeats told."""
         members = self._consumers.get(header.consumer_group)
         if members is None:
             raise Refusal(
@@ -187,9 +190,36 @@ class PullProcessor:
             )
         if subscription.data.sub_version < header.sub_version:
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
-        return subscription.data.expression_type, subscription.codes
+        if is_tag_type(subscription.data.expression_type):
+            return subscription.filter
+        return PullFilter(None, self._known_expression(header, subscription))
 
-    def _read(self, header: PullMessageRequestHeader, codes: frozenset[int] | None) -> GetResult:
+    def _known_expression(self, header: PullMessageRequestHeader, told: Subscription) -> SqlExpression:
+        """Return the group's compiled expression."""
+        found = self._filters.get(header.consumer_group, header.topic)
+        if found is None:
+            remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+            try:
+                compile_sql(told.data.sub_string)
+            except SqlError as e:
+                remark += f" {e}"
+            raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+        known, expression = found
+        if known.client_version < header.sub_version:
+            raise Refusal(
+                ResponseCode.FILTER_DATA_NOT_LATEST, "the consumer's consumer filter data not latest"
+            )
+        self._check_served(told.data.expression_type)
+        return expression
+
+    def _check_served(self, expression_type: str | None) -> None:
+        if expression_type != SQL92 or not self._settings.enable_property_filter:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"The broker does not support consumer to filter message by {expression_type}",
+            )
+
+    def _read(self, header: PullMessageRequestHeader, wanted: PullFilter) -> GetResult:
         settings = self._settings
         count = min(max(header.max_msg_nums, 1), settings.max_transfer_count_on_message_in_memory)
         size = settings.max_transfer_bytes_on_message_in_memory
@@ -197,7 +227,10 @@ class PullProcessor:
             size = min(size, SMALL_PULL_BYTES)
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             size = min(size, header.max_msg_bytes)
-        return self._store.get(header.topic, header.queue_id, header.queue_offset, count, size, codes)
+        return self._store.get(
+            header.topic, header.queue_id, header.queue_offset, count, size, wanted.codes,
+            None if wanted.properties is None else wanted,
+        )  # fmt: skip
 
     def _answer(
         self,

@@ -22,7 +22,7 @@ from rocket_broker.store.flush import Flusher
 from rocket_broker.store.index import Index
 from rocket_broker.store.mapped_file import OpenMaps
 from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
-from rocket_broker.store.queue_reader import read
+from rocket_broker.store.queue_reader import RecordFilter, read
 from rocket_broker.store.queue_table import QueueTable, check_names
 from rocket_broker.store.recovery import Recovery, RecoveryReport
 from rocket_broker.store.retention import delete_expired
@@ -245,6 +245,7 @@ class MessageStore:
         max_count: int,
         max_bytes: int,
         tag_codes: frozenset[int] | None = None,
+        record_filter: RecordFilter | None = None,
     ) -> GetResult:
         """Read messages of a queue from an offset on: the first that matches, and more within the limits.
 
@@ -255,11 +256,12 @@ class MessageStore:
             max_count: Most messages.
             max_bytes: Most bytes, but one message at least.
             tag_codes: Only messages whose tags have one of these hashes; None: all.
+            record_filter: Of those, only messages that this lets through; None: all.
         """
         queue = self._queues.find((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
-        return read(self._commit_log, queue, offset, max_count, max_bytes, tag_codes)
+        return read(self._commit_log, queue, offset, max_count, max_bytes, tag_codes, record_filter)
 
     def consume_queue_entries(
         self, topic: str, queue_id: int, offset: int, limit: int
@@ -269,6 +271,12 @@ class MessageStore:
         if queue is not None:
             for number, entry in enumerate(queue.entries(offset, limit), offset):
                 yield number, *entry
+
+    def message_in_queue(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
+        """Return the record of the message with this number in a queue, None if there is none."""
+        for _, log_offset, size, _ in self.consume_queue_entries(topic, queue_id, offset, 1):
+            return self._commit_log.record(log_offset, size)
+        return None
 
     def message_at(self, commit_log_offset: int, size: int | None = None) -> memoryview | None:
         """Return the record at an offset of the commit log, None if none begins there.

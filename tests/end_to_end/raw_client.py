@@ -153,16 +153,23 @@ class RawClient:
         producers: tuple[str, ...] = (),
         version: int = 1,
         model: MessageModel = MessageModel.CLUSTERING,
+        consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY,
+        expression_type: str = "TAG",
     ) -> RemotingCommand:
-        """Send a heartbeat; ``consumers`` is group -> topic -> expression."""
+        """Send a heartbeat ; ``consumers`` is group -> topic -> expression."""
         data = [
             ConsumerData(
                 group_name=group,
-                consume_type=ConsumeType.CONSUME_PASSIVELY,
+                consume_type=consume_type,
                 message_model=model,
                 consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
                 subscription_data_set=[
-                    SubscriptionData(topic=topic, sub_string=expression, sub_version=version)
+                    SubscriptionData(
+                        topic=topic,
+                        sub_string=expression,
+                        sub_version=version,
+                        expression_type=expression_type,
+                    )
                     for topic, expression in topics.items()
                 ],
             )

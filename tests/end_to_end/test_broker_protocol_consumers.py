@@ -174,7 +174,7 @@ def test_a_filter_that_cannot_be_served_is_refused_at_the_consumer_s_start() -> 
             body = CheckClientRequestBody(client_id="c", group="g", subscription_data=data)
             assert (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, None, body)).code == code
 
-    with_broker(scene)
+    with_broker(scene, enablePropertyFilter="false")
 
 
 def test_offsets_are_committed_and_asked_for() -> None:

@@ -153,7 +153,7 @@ def test_an_expression_that_cannot_be_served_is_refused() -> None:
         )
         assert (await client.pull(subscription="||")).code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
-    with_broker(scene)
+    with_broker(scene, enablePropertyFilter="false")
 
 
 @pytest.mark.parametrize(

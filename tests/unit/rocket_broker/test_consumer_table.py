@@ -151,7 +151,7 @@ def test_the_newest_subscription_of_a_topic_counts() -> None:
         members = group.table.get("g")
         assert members is not None
         assert {t: s.data.sub_string for t, s in members.subscriptions.items()} == {"orders": "A"}
-        assert members.subscriptions["orders"].codes == {java_hash("A")}
+        assert members.subscriptions["orders"].filter.codes == {java_hash("A")}
 
     run_virtually(main)
 

@@ -8,6 +8,7 @@ import pytest
 
 from rocket_broker import held_pulls
 from rocket_broker.held_pulls import HeldPull, HeldPulls
+from rocket_broker.pull_filter import PullFilter
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
@@ -23,6 +24,9 @@ class Ends:
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         return self.end
+
+    def message_in_queue(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
+        return None
 
 
 class Stage:
@@ -48,7 +52,7 @@ class Stage:
             commit_offset=0, suspend_timeout_millis=15_000, sub_version=0,
         )  # fmt: skip
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
-        pull = HeldPull(self.connection, command, header, codes, resume or self._note)
+        pull = HeldPull(self.connection, command, header, PullFilter(codes), resume or self._note)
         return self.pulls.hold(pull, seconds)
 
     def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:

@@ -1,0 +1,224 @@
+"""What each group filters each topic by, kept in Apache's ``consumerFilter.json``.
+
+Heartbeats fill it. A group without members is only marked dead: its filter serves again when it comes back,
+and goes after a day. A group's newest filter counts, by the version that its client gave it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rocket_broker.filter.bloom import BloomFilterData, bits_of
+from rocket_broker.filter.sql import MAX_LENGTH, SqlError, SqlExpression, compile_sql
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.subscription import is_tag_type
+from rocket_broker.table_file import TableFile
+from rocket_remoting.bodies import Body, SubscriptionData, decode_body, encode_body
+from rocket_remoting.clock import Clock
+from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
+
+__all__ = ["ConsumerFilter", "ConsumerFilterTable", "RetryFilter"]
+
+_log = logging.getLogger(__name__)
+
+SAVE_SECONDS = 10.0
+MOST_COMPILED = 4 * MAX_LENGTH
+"""Characters that one heartbeat has compiled; the next one goes on."""
+
+
+class ConsumerFilter(Body):
+    """One group's filter of one topic, as the file has it.
+
+    Attributes:
+        born_time: When the broker heard of it.
+        dead_time: When the group's last member left, 0 while there is one.
+        client_version: Which version of the subscription it is.
+    """
+
+    consumer_group: str = ""
+    topic: str = ""
+    expression: str = ""
+    expression_type: str = ""
+    born_time: int = 0
+    dead_time: int = 0
+    bloom_filter_data: BloomFilterData | None = None
+    client_version: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the group has no member."""
+        return self.dead_time >= self.born_time
+
+
+class _OfTopic(Body):
+    group_filter_data: dict[str, ConsumerFilter] = msgspec.field(default_factory=dict)
+    topic: str = ""
+
+
+class _Stored(Body):
+    """``{"filterDataByTopic": {topic: {"groupFilterData": {group: filter}, "topic": topic}}}``"""
+
+    filter_data_by_topic: dict[str, _OfTopic] = msgspec.field(default_factory=dict)
+
+
+class ConsumerFilterTable:
+    """The filters of all groups."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._file = TableFile(settings.config_dir / "consumerFilter.json")
+        self._groups: dict[str, dict[str, ConsumerFilter]] = {}
+        self._compiled: dict[tuple[str, str], SqlExpression] = {}
+        self._dirty = False
+
+    def load(self) -> None:
+        """Read ``consumerFilter.json``; nobody in it is alive until its heartbeat says so.
+
+        Raises:
+            DamagedTable: Neither the file nor its backup can be read.
+        """
+        stored = self._file.load(lambda data: decode_body(data, _Stored))
+        for topic, of_topic in (stored or _Stored()).filter_data_by_topic.items():
+            for group, known in of_topic.group_filter_data.items():
+                try:
+                    self._keep(group, topic, known, compile_sql(known.expression))
+                except SqlError as e:
+                    _log.warning("filter of group %s on %s not taken: %s", group, topic, e)
+        for group in self._groups:
+            self.unregister(group)
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Take what a member of the group told in its heartbeat."""
+        filtered = {data.topic: data for data in subscriptions if not is_tag_type(data.expression_type)}
+        known = self._groups.get(group, {})
+        if not filtered and not known:
+            return
+        budget = MOST_COMPILED
+        for topic, data in filtered.items():
+            if budget > 0:
+                budget -= self._register(group, topic, data)
+        for topic in known.keys() - filtered.keys():
+            self._mark_dead(known[topic])
+
+    def unregister(self, group: str) -> None:
+        """Mark the filters of a group without members."""
+        for known in self._groups.get(group, {}).values():
+            self._mark_dead(known)
+
+    def get(self, group: str, topic: str) -> tuple[ConsumerFilter, SqlExpression] | None:
+        """Return the group's filter of the topic, and that compiled."""
+        known = self._groups.get(group, {}).get(topic)
+        return (known, self._compiled[group, topic]) if known is not None else None
+
+    def save(self) -> None:
+        """Write ``consumerFilter.json`` if anything changed since it was last written."""
+        self._forget_long_dead()
+        if self._dirty:
+            self._dirty = False
+            self._file.write(encode_body(self._stored()))
+
+    async def save_periodically(self) -> None:
+        """Write the file every ten seconds; runs until cancelled."""
+        while True:
+            await asyncio.sleep(SAVE_SECONDS)
+            try:
+                self.save()
+            except OSError as e:
+                self._dirty = True
+                _log.error("consumer filters could not be written, trying again: %s", e)
+
+    def _register(self, group: str, topic: str, data: SubscriptionData) -> int:
+        """Take one subscription; return how many characters had to be compiled."""
+        known = self._groups.get(group, {}).get(topic)
+        text = data.sub_string or ""
+        if known is not None:
+            if data.sub_version < known.client_version:
+                return 0
+            if data.sub_version == known.client_version or known.expression == text:
+                known.client_version = data.sub_version
+                if known.is_dead:
+                    known.dead_time = 0
+                    self._dirty = True
+                return 0
+        try:
+            compiled = compile_sql(text)
+        except SqlError as e:
+            if known is not None:
+                self._drop(group, topic)  # pulls are told so, and what is wrong
+            _log.warning("group %s filters %s by what is no expression: %s", group, topic, e)
+            return len(text)
+        _log.info("group %s filters %s by %s", group, topic, text)
+        new = ConsumerFilter(
+            consumer_group=group,
+            topic=topic,
+            expression=text,
+            expression_type=data.expression_type or "",
+            born_time=self._clock.now_ms(),
+            bloom_filter_data=bits_of(group, topic),
+            client_version=data.sub_version,
+        )
+        self._keep(group, topic, new, compiled)
+        return len(text)
+
+    def _keep(self, group: str, topic: str, new: ConsumerFilter, compiled: SqlExpression) -> None:
+        self._groups.setdefault(group, {})[topic] = new
+        self._compiled[group, topic] = compiled
+        self._dirty = True
+
+    def _drop(self, group: str, topic: str) -> None:
+        del self._groups[group][topic]
+        del self._compiled[group, topic]
+        if not self._groups[group]:
+            del self._groups[group]
+        self._dirty = True
+
+    def _mark_dead(self, known: ConsumerFilter) -> None:
+        if not known.is_dead:
+            known.dead_time = max(self._clock.now_ms(), known.born_time)
+            self._dirty = True
+
+    def _forget_long_dead(self) -> None:
+        limit = self._clock.now_ms() - self._settings.filter_data_clean_time_span
+        dead = [
+            (group, topic) for group, topics in self._groups.items() for topic, known in topics.items()
+            if known.is_dead and known.dead_time <= limit
+        ]  # fmt: skip
+        for group, topic in dead:
+            self._drop(group, topic)
+
+    def _stored(self) -> _Stored:
+        stored = _Stored()
+        for group, topics in self._groups.items():
+            for topic, known in topics.items():
+                of_topic = stored.filter_data_by_topic.setdefault(topic, _OfTopic(topic=topic))
+                of_topic.group_filter_data[group] = known
+        return stored
+
+
+class RetryFilter:
+    """Lets through of a group's retry topic what the group's filter of the message's own topic lets through.
+
+    Only under ``filterSupportRetry``: what was delivered once is delivered again, otherwise.
+    """
+
+    __slots__ = ("_filters", "_group", "cost")
+
+    def __init__(self, filters: ConsumerFilterTable, group: str) -> None:
+        self._filters = filters
+        self._group = group
+        self.cost = 100
+        """The group's filters may be any; this is what a long one takes."""
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Whether the group still wants the message."""
+        known = self._filters.get(self._group, properties.get(PROPERTY_RETRY_TOPIC, ""))
+        return known is None or known[1].matches(properties)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RetryFilter) and other._group == self._group
+
+    def __hash__(self) -> int:
+        return hash(self._group)
