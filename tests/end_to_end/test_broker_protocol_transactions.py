@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting import MemoryTransport
+from rocket_broker.transaction.check_service import LOOKED_AT_ONCE, TransactionCheckService
+from rocket_remoting import MemoryTransport, TcpTransport
 from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
 from rocket_remoting.headers import ResumeCheckHalfMessageRequestHeader
 from rocket_remoting.message_id import create_offset_id
 from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
@@ -19,6 +21,7 @@ from tests.end_to_end.transactions import (
     HALF,
     OP,
     PUT_ASIDE,
+    Question,
     begin,
     end,
     end_header,
@@ -444,3 +447,50 @@ def test_oneway_ends_work_and_their_refusals_disturb_nobody() -> None:
         assert await client.end(OP) == 1
 
     with_broker(scene)
+
+
+def test_a_round_of_many_checks_lets_others_have_their_turn() -> None:
+    """It goes on in small steps: a thousand open transactions hold up nobody."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        for number in range(1000):
+            await begin(client, now_ms(embedded), key=f"id-{number}")
+        checks = TransactionCheckService(
+            settings=embedded.broker.settings,
+            clock=embedded.broker.clock,
+            halves=embedded.broker.halves,
+            producers=embedded.broker.producers,
+        )
+        await asyncio.sleep(7)
+        round_ = asyncio.ensure_future(checks.check())
+        steps = 0
+        while not round_.done():
+            await asyncio.sleep(0)
+            steps += 1
+        assert steps >= 1000 // LOOKED_AT_ONCE
+        assert embedded.broker.halves.end == 2000
+        await client.end()  # behind the questions
+        assert len(questions(client)) == 1000
+
+    with_broker(scene)
+
+
+def test_checks_and_answers_over_sockets(tmp_path: Path) -> None:
+    """On the real clock, with a short interval: asked, answered, delivered."""
+
+    async def main() -> None:
+        keys = {"transactionCheckInterval": "100", "transactionTimeOut": "50"}
+        async with EmbeddedBroker(tmp_path, settings=keys) as embedded:
+            asked: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address, answer=asked.put_nowait)
+            await client.heartbeat(producers=(GROUP,))
+            await begin(client, now_ms(embedded))
+            async with asyncio.timeout(30):
+                question = Question(await asked.get())
+                while (await question.answer(client)).code != ResponseCode.SUCCESS:
+                    question = Question(await asked.get())
+            assert [message.unique_key for message in await client.messages()] == ["id-1"]
+            await client.connection.close()
+
+    asyncio.run(main())

@@ -1,0 +1,165 @@
+"""Transactions on a disk: what a crash between any two records leaves of them."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.message_writer import MessageWriter
+from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.store import MessageStore, PutStatus, StoreMessage
+from rocket_broker.topic_table import TopicTable
+from rocket_broker.transaction.half_messages import HalfMessages
+from rocket_remoting.message import MessageExt
+from rocket_remoting.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from tests.store.disk import Disk, bodies
+
+HOST = ("127.0.0.1", 10911)
+
+
+class Halves:
+    """The half messages of one disk, with the tables they need in a directory beside it."""
+
+    def __init__(self, disk: Disk, tables: Path) -> None:
+        settings = BrokerSettings(store_path_root_dir=tables)
+        self.store = disk.open()
+        self.offsets = ConsumerOffsetTable(settings)
+        self.halves = HalfMessages(
+            store=self.store,
+            writer=MessageWriter(self.store, DelayLevels("1s"), disk.clock, HOST),
+            topics=TopicTable(settings, disk.clock),
+            offsets=self.offsets,
+            clock=disk.clock,
+        )
+        asyncio.run(self.halves.load())
+
+    def begin(self, name: str) -> MessageExt:
+        """Store a half message."""
+        result = self.halves.prepare(
+            "orders",
+            0,
+            name.encode(),
+            {"TRAN_MSG": "true", "PGROUP": "g", "UNIQ_KEY": name},
+            flag=0,
+            sys_flag=0,
+            born_timestamp=0,
+            born_host=HOST,
+            reconsume_times=0,
+        )
+        half = self.halves.find(result.commit_log_offset)
+        assert half is not None
+        return half
+
+    @property
+    def pending(self) -> list[str]:
+        """The names of the transactions that have not ended, each as often as it is there."""
+        halves = self.halves
+        found = [half for _, half in halves.read(0, 1000) if half is not None]
+        return [half.body.decode() for half in found if halves.pending.is_pending(half.queue_offset)]
+
+    @property
+    def committed(self) -> list[str]:
+        """The names of the transactions whose messages consumers see."""
+        return [body.decode() for body in bodies(self.store, "orders")]
+
+    @property
+    def put_aside(self) -> list[str]:
+        """The names of the transactions that people must look at."""
+        return [body.decode() for body in bodies(self.store, TRANS_CHECK_MAX_TIME_TOPIC)]
+
+
+def killed_at_each_record(disk: Disk, store: MessageStore) -> list[Disk]:
+    """Return a list that gets, at each message stored from now on, what a kill at that moment leaves."""
+    left: list[Disk] = []
+    store.arrival_listeners.append(lambda *_: left.append(disk.kill()))
+    return left
+
+
+@pytest.mark.parametrize("end", ["commit", "put_aside", "put_back", "roll_back"])
+def test_a_kill_between_two_records_ends_a_transaction_once(disk: Disk, tmp_path: Path, end: str) -> None:
+    """It is pending or it has ended, with one message or none: never twice, never lost."""
+    first = Halves(disk, tmp_path / "tables")
+    first.begin("other")
+    half = first.begin("mine")
+    points = killed_at_each_record(disk, first.store)
+    getattr(first.halves, end)(half)
+    assert len(points) == (1 if end == "roll_back" else 2)
+    for point in points:
+        again = Halves(point, tmp_path / "tables")
+        there = [*again.pending, *again.committed, *again.put_aside]
+        assert there.count("other") == 1
+        assert there.count("mine") == (0 if end == "roll_back" else 1)
+        assert again.pending == (["other", "mine"] if end == "put_back" else ["other"])
+        point.close()
+
+
+def test_an_end_reaches_the_new_place_after_a_kill_too(disk: Disk, tmp_path: Path) -> None:
+    """A check was stored, its op message not: the producer's own end still ends what is pending."""
+    first = Halves(disk, tmp_path / "tables")
+    first.begin("other")
+    half = first.begin("mine")
+    offset = half.queue_offset
+    points = killed_at_each_record(disk, first.store)
+    first.halves.put_back(half)
+    again = Halves(points[0], tmp_path / "tables")
+    assert again.halves.pending.live(offset) == half.queue_offset == offset + 1
+    points[0].close()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_torn_disk_knows_no_half_truths(faulty_disk: Disk, tmp_path: Path, seed: int) -> None:
+    """Whatever a power failure takes: what is committed is not pending, and what is ended was ended."""
+    first = Halves(faulty_disk, tmp_path / "tables")
+    halves = [first.begin(f"{number}") for number in range(40)]
+    first.store.flush()
+    for number, half in enumerate(halves[:30]):
+        if number % 3 == 0:
+            first.halves.roll_back(half)
+        else:
+            first.halves.commit(half)
+        if number == 10:
+            first.store.flush()
+    again = Halves(faulty_disk.crash(seed), tmp_path / "tables")
+    pending, committed = set(again.pending), set(again.committed)
+    assert not pending & committed
+    assert len(again.committed) == len(committed)
+    rolled_back = {f"{number}" for number in range(0, 30, 3)}
+    assert pending | committed >= {f"{number}" for number in range(40)} - rolled_back
+    assert committed >= {f"{number}" for number in range(10) if number % 3}
+
+
+def test_the_batched_op_messages_of_apache_5_are_read(disk: Disk, tmp_path: Path) -> None:
+    """One op message ends many transactions there; what it says of none is passed over."""
+    first = Halves(disk, tmp_path / "tables")
+    for number in range(6):
+        first.begin(f"{number}")
+    for body in (b"0,2,3,", b"", b"x,4,,99999999999,", b"-1"):
+        first.store.put(StoreMessage(TRANS_OP_HALF_TOPIC, 0, body, b"TAGS\x01d\x02"))
+    again = Halves(disk.kill(), tmp_path / "tables")
+    assert again.pending == ["1", "5"]
+    again.halves.commit_progress()
+    progress = again.offsets.queues("CID_RMQ_SYS_TRANS", TRANS_OP_HALF_TOPIC)
+    assert progress == {0: 0}  # the first op message names what lies behind the first pending one
+    assert again.offsets.queues("CID_RMQ_SYS_TRANS", TRANS_HALF_TOPIC) == {0: 1}
+
+
+def test_progress_is_gone_on_from(disk: Disk, tmp_path: Path) -> None:
+    """Both queues' offsets lie with the consumers' under the system group; what is before them is not read."""
+    first = Halves(disk, tmp_path / "tables")
+    for number in range(200):
+        half = first.begin(f"{number}")
+        if number != 150:
+            assert first.halves.commit(half) is PutStatus.OK
+    first.halves.commit_progress()
+    first.offsets.save()
+    assert first.halves.pending.first == 150
+    assert first.halves.pending.op_offset == 150
+    again = Halves(disk.kill(), tmp_path / "tables")
+    again.offsets.load()
+    asyncio.run(again.halves.load())
+    assert again.halves.pending.first == 150
+    assert again.halves.pending.op_offset == 150
+    assert not again.halves.pending.is_pending(199)
+    assert again.halves.pending.is_pending(150)
