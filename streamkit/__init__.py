@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what type checkers see; `_MODULES` says the same to the int
     from streamkit.errors import Reject as Reject
     from streamkit.errors import Requeue as Requeue
     from streamkit.errors import StreamkitError as StreamkitError
+    from streamkit.functions.declaration import function as function
     from streamkit.listener import Header as Header
     from streamkit.listener import Headers as Headers
     from streamkit.listener import Payload as Payload
@@ -63,6 +64,7 @@ _MODULES = {
     "StreamkitError": "streamkit.errors",
     "enable_binding": "streamkit.declarations",
     "error_listener": "streamkit.listener",
+    "function": "streamkit.functions.declaration",
     "input_channel": "streamkit.declarations",
     "output_channel": "streamkit.declarations",
     "send_to": "streamkit.listener",
@@ -90,6 +92,7 @@ __all__ = [
     "StreamkitError",
     "enable_binding",
     "error_listener",
+    "function",
     "input_channel",
     "output_channel",
     "send_to",

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from streamkit.background import BackgroundLoop
 from streamkit.binder.named_objects import NamedObjects
@@ -28,6 +28,7 @@ from streamkit.channels import Channels
 from streamkit.declarations import bound_interface, declarations_of
 from streamkit.errors import ApplicationError, StreamkitError
 from streamkit.foreground import run_until_signal
+from streamkit.functions.declaration import declare
 from streamkit.listener import BindingName, Listener, name_of, send_to
 from streamkit.messaging.channel import SubscribableChannel, running_loop
 from streamkit.messaging.converter import MessageConverter
@@ -128,6 +129,21 @@ class StreamApplication:
             return function
 
         return register
+
+    @overload
+    def function(self, name: F, /) -> F: ...
+    @overload
+    def function(self, name: str | None = None, /, *, polled: bool = False) -> Callable[[F], F]: ...
+    def function(self, name: F | str | None = None, /, *, polled: bool = False) -> F | Callable[[F], F]:
+        """Register a function that settings bind by its name; see :func:`streamkit.function`."""
+
+        def register(function: F) -> F:
+            _check_function(function)
+            declaration = declare(function, name if isinstance(name, str) else None, polled=polled)
+            self._registrations.functions.append((function, declaration))
+            return function
+
+        return register(name) if callable(name) else register
 
     send_to = staticmethod(send_to)
 

@@ -6,62 +6,37 @@ Everything that is wrong is collected and told at once, before anything is conne
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
 
-from streamkit.arguments import Reader, describe, plan_arguments
-from streamkit.binder.binding_service import BindingService
+from streamkit.arguments import describe, plan_arguments
 from streamkit.binder.error_channels import ErrorFunction
-from streamkit.binder.factory import BindingFactory, topics_of
+from streamkit.binder.factory import BindingFactory
 from streamkit.bridge import StreamBridge
-from streamkit.channels import Channels
 from streamkit.config.relaxed import uniform
-from streamkit.config.settings import StreamSettings
-from streamkit.container import Providers
 from streamkit.declarations import Direction, bound_interface, declarations_of, declares_channels
 from streamkit.errors import (
     ConfigurationError,
     ConfigurationErrors,
     ExpressionError,
-    MessageConversionError,
 )
 from streamkit.expression import Expression, compile_expression
+from streamkit.functions.catalog import BoundFunction, FunctionCatalog
+from streamkit.functions.declaration import FunctionDeclaration, functions_on
+from streamkit.functions.settings import FunctionSettings
+from streamkit.functions.wiring import FunctionWiring
 from streamkit.invocation import ErrorListenerOnThread, ListenerDispatch, ListenerHandler
 from streamkit.listener import Listener, error_channels_on, listeners_on, outputs_on
-from streamkit.listener_threads import ListenerThreads
+from streamkit.listener_threads import ListenerPools
 from streamkit.messaging.channel import SubscribableChannel
-from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.handler import Handler, is_async
+from streamkit.parts import Parts
 
-__all__ = ["Assembly", "Parts"]
+__all__ = ["Assembly"]
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Parts:
-    """What listeners and their classes are given.
-
-    Attributes:
-        application: The application, for constructors that ask for it.
-        settings: `spring.cloud.stream.*`.
-        service: Takes charge of the bindings.
-        channels: The application's channels.
-        converter: Converts payloads.
-        providers: Looks up a container's markers.
-        bridge: Sends to bindings by name.
-    """
-
-    application: object
-    settings: StreamSettings
-    service: BindingService
-    channels: Channels
-    converter: CompositeMessageConverter
-    providers: Providers
-    bridge: StreamBridge
 
 
 @dataclass(slots=True)
@@ -91,7 +66,13 @@ class _Names:
 class Assembly:
     """One application, put together for one run; :meth:`take_apart` undoes it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Parts, functions: FunctionSettings) -> None:
+        """Put nothing together yet.
+
+        Args:
+            parts: What listeners and functions are given.
+            functions: What settings say about functions.
+        """
         self._parts = parts
         self._factory: BindingFactory = parts.service.factory
         self._errors: list[ConfigurationError] = []
@@ -100,7 +81,10 @@ class Assembly:
         self._listeners: dict[str, list[_Registered]] = {}
         self._functions: list[Callable[..., object]] = []
         self._subscribed: list[tuple[SubscribableChannel, Handler]] = []
-        self._pools: dict[str, Executor] = {}
+        self._pools = ListenerPools()
+        self._catalog = FunctionCatalog(functions, parts.providers)
+        self.wiring = FunctionWiring(functions, parts, self._pools)
+        self._bound: list[BoundFunction] = []
 
     def construct(self, kind: type) -> object:
         """Return an instance of a listeners' class, its constructor given what it asks for by annotation.
@@ -159,16 +143,23 @@ class Assembly:
             self.listener(function, listener)
         for name in error_channels_on(function):
             self.error_listener(function, name)
+        for declaration in functions_on(function):
+            self.named_function(function, declaration)
 
     def listener(self, function: Callable[..., object], listener: Listener) -> None:
         """Register a listener of an input."""
         self._listeners.setdefault(uniform(listener.binding), []).append(_Registered(function, listener))
 
+    def named_function(self, function: Callable[..., object], declaration: FunctionDeclaration) -> None:
+        """Register a function that settings may bind."""
+        with self._collected():
+            self._catalog.add(function, declaration)
+
     def error_listener(self, function: Callable[..., object], channel: str) -> None:
         """Register a listener of an error channel."""
         handler: Handler = function
         if not is_async(function):
-            handler = ErrorListenerOnThread(function, lambda: self._pool(channel, 1))
+            handler = ErrorListenerOnThread(function, lambda: self._pools.get(channel, 1))
         self._subscribe(self._parts.channels[channel], handler)
 
     def _error_function(self, function: Callable[..., object]) -> ErrorFunction:
@@ -181,7 +172,7 @@ class Assembly:
             ) from error
         if is_async(function):
             return cast("ErrorFunction", function)
-        return ErrorListenerOnThread(function, lambda: self._pool("error handler", 1)).handle_message
+        return ErrorListenerOnThread(function, lambda: self._pools.get("error handler", 1)).handle_message
 
     def finish(self) -> None:
         """Make the bindings and subscribe the listeners.
@@ -196,7 +187,11 @@ class Assembly:
             self._inputs.add(name)
         for name in (*settings.source, *settings.output_bindings):
             self._outputs.add(name)
+        self._bind_functions()
         self._collect_names()
+        for bound in self._bound:
+            with self._collected():
+                self.wiring.connect(bound)
         for name in self._outputs:
             with self._collected():
                 self._parts.service.add(self._factory.output(name, self._parts.channels[name]))
@@ -207,6 +202,18 @@ class Assembly:
         errors = list({str(error): error for error in self._errors}.values())
         if errors:
             raise errors[0] if len(errors) == 1 else ConfigurationErrors(errors)
+
+    def _bind_functions(self) -> None:
+        """Find out which bindings the functions have that settings bind."""
+        with self._collected():
+            for definition in self._catalog.definitions():
+                with self._collected():
+                    bound = self._catalog.plan(definition)
+                    self._bound.append(bound)
+                    for name in bound.inputs:
+                        self._inputs.add(name)
+                    for name in bound.outputs:
+                        self._outputs.add(name)
 
     def _collect_names(self) -> None:
         """Turn what listeners name into inputs and outputs."""
@@ -234,13 +241,23 @@ class Assembly:
 
     def _input(self, name: str) -> None:
         registered = self._listeners.get(uniform(name), [])
+        channel = self._parts.channels[name]
+        stage = self.wiring.stages.get(uniform(name))
+        if stage is not None:
+            if registered:
+                raise ConfigurationError(
+                    f"binding {name!r} is the input of a function, and of {describe(registered[0].function)}: give one "
+                    "of them a binding of its own"
+                )
+            self._subscribe(channel, stage)
+            self._parts.service.add(self._factory.input(name, channel, manual=stage.settles_by_hand))
+            return
         handlers = [self._handler(name, each) for each in registered]
         if len(handlers) > 1 and any(handler.returns_messages for handler in handlers):
             raise ConfigurationError(
                 f"binding {name!r} has {len(handlers)} listeners, so none of them may have @send_to: "
                 + ", ".join(describe(each.function) for each in registered)
             )
-        channel = self._parts.channels[name]
         if len(handlers) == 1 and handlers[0].condition is None:
             self._subscribe(channel, handlers[0])
         elif handlers:
@@ -250,6 +267,20 @@ class Assembly:
         manual = any(handler.settles_by_hand for handler in handlers)
         self._parts.service.add(self._factory.input(name, channel, manual=manual))
 
+    def late_input(self, name: str, listeners: Iterable[Callable[..., object]]) -> None:
+        """Make an input binding with its listeners, while the application runs.
+
+        Raises:
+            ConfigurationError: Its settings or listeners are wrong.
+        """
+        for function in listeners:
+            self.listener(function, Listener(name))
+        try:
+            self._input(name)
+        except ConfigurationError:
+            self._listeners.pop(uniform(name), None)
+            raise
+
     def _handler(self, binding: str, registered: _Registered) -> ListenerHandler:
         function, listener = registered.function, registered.listener
         outputs = [self._parts.channels[name] for name in outputs_on(function)]
@@ -258,10 +289,10 @@ class Assembly:
         return ListenerHandler(
             function,
             listener,
-            plan_arguments(function, self._reader_factory(binding), self._parts.providers),
+            plan_arguments(function, self._parts.reader_factory(binding), self._parts.providers),
             condition=self._condition(function, listener),
             is_async=is_async(function),
-            pool=lambda: self._pool(binding, self._width(binding)),
+            pool=lambda: self._pools.get(binding, self._parts.width(binding)),
             outputs=outputs,
             elsewhere=self._parts.bridge.asend,
             not_copied=self._parts.settings.integration.message_handler_not_propagated_headers,
@@ -275,24 +306,6 @@ class Assembly:
         except ExpressionError as error:
             raise ConfigurationError(f"the condition of listener {describe(function)}: {error}") from error
 
-    def _reader_factory(self, binding: str) -> Callable[[object], Reader]:
-        properties = self._factory.properties(binding)
-        if properties.consumer.use_native_decoding:
-            return _native_reader
-        return lambda type_: self._parts.converter.payload_reader(type_, properties.content_type)
-
-    def _width(self, binding: str) -> int:
-        """How many calls of an input's listeners there may be at once."""
-        properties = self._factory.properties(binding)
-        return properties.consumer.concurrency * len(topics_of(properties.destination or binding))
-
-    def _pool(self, name: str, width: int) -> Executor:
-        """Return the threads of a binding or an error channel; they are made when a `def` listener is called."""
-        found = self._pools.get(name)
-        if found is None:
-            found = self._pools[name] = ListenerThreads(width, f"{name} listener")
-        return found
-
     def _subscribe(self, channel: SubscribableChannel, handler: Handler) -> None:
         if channel.subscribe(handler):
             self._subscribed.append((channel, handler))
@@ -301,10 +314,8 @@ class Assembly:
         """Unsubscribe every listener and end their threads; a thread at work is left to itself."""
         for channel, handler in self._subscribed:
             channel.unsubscribe(handler)
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._pools.close()
         self._subscribed.clear()
-        self._pools.clear()
 
     @contextmanager
     def _collected(self) -> Iterator[None]:
@@ -314,12 +325,6 @@ class Assembly:
             self._errors.extend(found.errors)
         except ConfigurationError as error:
             self._errors.append(error)
-
-
-def _native_reader(type_: object) -> Reader:
-    if type_ in (bytes, Any, object):
-        return lambda message: message.payload
-    raise MessageConversionError("with use-native-decoding the payload is what the binder received: bytes")
 
 
 def _warn_of_lost_result(function: Callable[..., object]) -> None:

@@ -29,7 +29,14 @@ from streamkit.messaging.headers import (
 )
 from streamkit.messaging.message import Message
 
-__all__ = ["ErrorListenerOnThread", "ListenerDispatch", "ListenerHandler", "Outputs"]
+__all__ = [
+    "ErrorListenerOnThread",
+    "ListenerDispatch",
+    "ListenerHandler",
+    "Outputs",
+    "SendElsewhere",
+    "call_on_thread",
+]
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +126,7 @@ class ListenerHandler:
         if self._is_async:
             result = await cast("Awaitable[object]", self.function(*positional, **keywords))
         else:
-            result = await _on_thread(self._pool(), self.function, *positional, **keywords)
+            result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
         if self._outputs and result is not None:
             for output in self._messages(result, message.headers):
                 await self._send(output)
@@ -165,7 +172,7 @@ class ErrorListenerOnThread:
 
     async def handle_message(self, message: Message[object]) -> None:
         """Call the listener with ``message``."""
-        await _on_thread(self._pool(), self.function, message)
+        await call_on_thread(self._pool(), self.function, message)
 
     def __repr__(self) -> str:
         return f"<ErrorListenerOnThread {describe(self.function)}>"
@@ -196,7 +203,7 @@ class ListenerDispatch:
         return f"<ListenerDispatch {self._binding!r} of {len(self._handlers)}>"
 
 
-def _on_thread(
+def call_on_thread(
     pool: Executor, function: Callable[..., object], *positional: object, **keywords: object
 ) -> Awaitable[object]:
     """Call ``function`` in the context of who calls this."""

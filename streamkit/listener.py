@@ -18,6 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final, TypeVar, cast
 
 from streamkit.declarations import ChannelDeclaration
+from streamkit.functions.declaration import functions_on
 
 __all__ = ["Header", "Headers", "Listener", "Payload", "error_listener", "send_to", "stream_listener"]
 
@@ -125,7 +126,7 @@ def error_channels_on(function: object) -> tuple[str, ...]:
 
 def is_decorated(function: object) -> bool:
     """Return whether an application has something to do with the function."""
-    return bool(listeners_on(function) or error_channels_on(function))
+    return bool(listeners_on(function) or error_channels_on(function) or functions_on(function))
 
 
 def decorated_in(source: object) -> Iterator[Callable[..., object]]:

@@ -11,7 +11,7 @@ from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import ParamSpec, TypeVar
 
-__all__ = ["ListenerThreads"]
+__all__ = ["ListenerPools", "ListenerThreads"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,3 +100,23 @@ class ListenerThreads(Executor):
         if wait:
             for thread in self._threads:
                 thread.join()
+
+
+class ListenerPools:
+    """The threads of one application's bindings and error channels, by name."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Executor] = {}
+
+    def get(self, name: str, width: int) -> Executor:
+        """Return the threads of that name, ``width`` of them; they are made when a `def` listener is called."""
+        found = self._pools.get(name)
+        if found is None:
+            found = self._pools[name] = ListenerThreads(width, f"{name} listener")
+        return found
+
+    def close(self) -> None:
+        """End the threads; one at work is left to itself."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._pools.clear()

@@ -1,9 +1,13 @@
 """What an application was told to run."""
 
 from collections.abc import Callable, Sequence
-
+from typing import TYPE_CHECKING
+from streamkit.functions.declaration import FunctionDeclaration
 from streamkit.listener import Listener
 from streamkit.messaging.interceptor import GlobalChannelInterceptors
+
+if TYPE_CHECKING:  # slow to import, and needed only when the application starts
+    from streamkit.binder.factory import NewDestination
 
 __all__ = ["Registrations"]
 
@@ -15,13 +19,17 @@ class Registrations:
         sources: Modules, classes and objects with decorated functions.
         listeners: Functions registered by the application's own decorators.
         error_listeners: Functions for the failures told on a channel.
+        functions: Functions that settings bind by their names.
         interfaces: Binding interfaces.
         interceptors: For channels whose names match.
+        on_new_destination: May change the settings of an output binding that is made by name.
     """
 
     def __init__(self, sources: Sequence[object]) -> None:
         self.sources = list(sources)
         self.listeners: list[tuple[Callable[..., object], Listener]] = []
         self.error_listeners: list[tuple[Callable[..., object], str]] = []
+        self.functions: list[tuple[Callable[..., object], FunctionDeclaration]] = []
         self.interfaces: list[type] = []
         self.interceptors = GlobalChannelInterceptors()
+        self.on_new_destination: Callable[[NewDestination], object] | None = None

@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from types import ModuleType
 
 from dependency_injector import containers
 
-from streamkit.assembly import Assembly, Parts
-from streamkit.binder.binding import OutputBinding
+from streamkit.assembly import Assembly
+from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.binder.binding_service import BindingService
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
@@ -19,11 +19,13 @@ from streamkit.container import ApplicationContainer, Providers
 from streamkit.declarations import declares_channels, enabled_bindings
 from streamkit.errors import ApplicationError
 from streamkit.events import application_started, application_stopped, notify
+from streamkit.functions.settings import FunctionSettings
 from streamkit.listener import decorated_in, has_listeners
 from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
 from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
+from streamkit.parts import Parts
 from streamkit.registrations import Registrations
 
 __all__ = ["Runtime"]
@@ -65,6 +67,7 @@ class Runtime:
         self._starting: asyncio.Task[None] | None = None
         self._lifecycle = container.environment().bind(LIFECYCLE, LifecycleProperties)
         self.service: BindingService = container.bindings()
+        self.service.on_new_destination = registrations.on_new_destination
 
     async def start(self) -> None:
         """Assemble, connect, bind.
@@ -87,39 +90,46 @@ class Runtime:
             raise ApplicationError("the application was stopped while it was starting") from None
 
     async def _start(self) -> None:
-        self._assemble()
+        assembly = self._assemble()
         self._channels.attach(self.portal)
         for binding in self.service.bindings.values():
             self._intercept(binding.channel)
         self._fork_hook = after_fork(self._forked)
         await self.service.start()
+        assembly.wiring.start()
         if self._watch is not None:
             self._watch.start()
         log.info("Started with bindings %s", dict(self.service.states()))
         if application_started.receivers:
             notify(application_started, self._application)
 
-    def _assemble(self) -> None:
-        self._assembly = assembly = Assembly(
-            Parts(
-                self._application,
-                self._container.settings().value,
-                self.service,
-                self._channels,
-                self._container.converter(),
-                Providers([*self._own, self._container]),
-                self._bridge,
-            )
+    def _assemble(self) -> Assembly:
+        container = self._container
+        parts = Parts(
+            self._application,
+            container.settings().value,
+            self.service,
+            self._channels,
+            container.error_channels(),
+            container.converter(),
+            Providers([*self._own, container]),
+            self._bridge,
+            container.clock(),
         )
+        functions = FunctionSettings.load(container.environment(), container.settings())
+        self._assembly = assembly = Assembly(parts, functions)
         for interface in self._registrations.interfaces:
             assembly.interface(interface)
         for function, listener in self._registrations.listeners:
             assembly.listener(function, listener)
         for function, channel in self._registrations.error_listeners:
             assembly.error_listener(function, channel)
+        for function, declaration in self._registrations.functions:
+            assembly.named_function(function, declaration)
         for source in self._registrations.sources:
             self._include(assembly, source)
         assembly.finish()
+        return assembly
 
     def _include(self, assembly: Assembly, source: object) -> None:
         """Take in a module with its classes, a binding interface, a class of listeners, or an object of one."""
@@ -166,6 +176,30 @@ class Runtime:
             refuse_after_fork()
         return await self.service.output(name, binder, self._channel_of_its_own)
 
+    async def define_input(self, name: str, listeners: Sequence[Callable[..., object]]) -> InputBinding:
+        """Return a new input binding, bound if it starts by itself.
+
+        Raises:
+            ConfigurationError: Its settings or listeners are wrong.
+        """
+        assert self._assembly is not None, "it is there while the application runs"
+        self._assembly.late_input(name, listeners)
+        binding = self.service.inputs[-1]
+        self._intercept(binding.channel)
+        await self.service.launch(binding)
+        return binding
+
+    async def define_output(self, name: str) -> OutputBinding:
+        """Return a new output binding, bound if it starts by itself.
+
+        Raises:
+            ConfigurationError: Its settings are wrong.
+        """
+        binding = self.service.factory.output(name, self._channels[name])
+        self._intercept(binding.channel)
+        await self.service.launch(binding)
+        return binding
+
     def _channel_of_its_own(self, name: str) -> SubscribableChannel:
         """Make the channel of a binding made by name.
 
@@ -193,13 +227,17 @@ class Runtime:
             self._watch.stop()
         if timeout is None:
             timeout = self._lifecycle.timeout_per_shutdown_phase.total_seconds()
+        deadline = asyncio.get_running_loop().time() + timeout
         try:
-            await self.service.stop(timeout)
+            if self._assembly is not None:
+                await self._assembly.wiring.stop_suppliers(timeout)
+            await self.service.stop(max(0.0, deadline - asyncio.get_running_loop().time()))
         finally:
             self._fork_hook = None
             for channel, interceptor in self._intercepted:
                 channel.remove_interceptor(interceptor)
             if self._assembly is not None:
+                await self._assembly.wiring.stop_streams()
                 self._assembly.take_apart()
             self._channels.attach(None)
             self._container.bindings.reset()

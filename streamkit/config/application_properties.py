@@ -11,7 +11,8 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from streamkit.config.durations import Milliseconds
-from streamkit.config.stream_properties import SettingsModel
+from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.support import Accepted
 
 _NO_LOGIN = Accepted("nobody logs in here: details are shown always, or never")
@@ -118,7 +119,12 @@ WEB_ENDPOINTS: Final = "management.endpoints.web"
 HEALTH_ENDPOINT: Final = "management.endpoint.health"
 HEALTH: Final = "management.health"
 
+FUNCTION: Final = "spring.cloud.function"
+POLLER: Final = "spring.integration.poller"
+
 GROUPS: Final = (
+    Group("Functions", FUNCTION, CloudFunctionProperties),
+    Group("How suppliers are polled", POLLER, PollerProperties),
     Group("Stopping", LIFECYCLE, LifecycleProperties),
     Group("The management server", MANAGEMENT_SERVER, ManagementServerProperties),
     Group("Its endpoints", WEB_ENDPOINTS, WebEndpointsProperties),

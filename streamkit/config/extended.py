@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, create_model
 
 from streamkit.config.environment import Environment
-from streamkit.config.stream_properties import SettingsModel
+from streamkit.config.settings_model import SettingsModel
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
 ExtendedModels: TypeAlias = Callable[[str], tuple[type[BaseModel], type[BaseModel]]]

@@ -16,16 +16,16 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from streamkit.config.durations import Seconds
 from streamkit.config.environment import Environment
 from streamkit.config.extended import ExtendedModels, extended_problems
+from streamkit.config.function_properties import PollerProperties, StreamFunctionProperties
 from streamkit.config.relaxed import uniform, uniform_key
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
 from streamkit.config.stream_properties import (
     BinderConfiguration,
     BindingProperties,
     ConsumerProperties,
     HeaderMode,
-    PollerProperties,
     ProducerProperties,
-    SettingsModel,
 )
 from streamkit.config.support import Accepted, Rejected
 from streamkit.config.tree import RawTree, merged
@@ -46,7 +46,6 @@ __all__ = [
 
 PREFIX = "spring.cloud.stream"
 
-_NO_FUNCTIONS = Rejected("functions are not bound by name; decorate them with @stream_listener and @send_to")
 _ONE_INDEX = Rejected("a process has one index here; start one for each")
 _NO_POLLED = Rejected("there are no polled consumers")
 _NO_METERS = Rejected("meters are not published to a binding")
@@ -66,19 +65,6 @@ _OTHER_BINDERS = (
 """Types of binders that Spring knows, whether they are installed here or not."""
 
 _reading: ContextVar[RawTree] = ContextVar("streamkit_settings_being_read")
-
-
-class FunctionProperties(SettingsModel):
-    """`spring.cloud.stream.function.*`."""
-
-    definition: Annotated[str | None, _NO_FUNCTIONS] = None
-    """Which functions are bound."""
-    bindings: Annotated[dict[str, str], _NO_FUNCTIONS] = Field(default_factory=dict)
-    """Other names for the functions' bindings."""
-    autodetect: Annotated[bool, Accepted("functions are never bound unless decorated")] = True
-    """Bind a single function without a definition."""
-    routing: Annotated[dict[str, str], _NO_FUNCTIONS] = Field(default_factory=dict)
-    """`enabled`: bind the routing function."""
 
 
 class IntegrationProperties(SettingsModel):
@@ -136,12 +122,12 @@ class StreamSettings(BaseSettings):
     """Names of polled consumers."""
     override_cloud_connectors: Annotated[bool, Accepted("Cloud Foundry has no part here")] = False
     """Ignore Cloud Foundry's connectors."""
-    function: FunctionProperties = FunctionProperties()
+    function: StreamFunctionProperties = StreamFunctionProperties()
     """Functions bound by name."""
     integration: IntegrationProperties = IntegrationProperties()
     """How listeners' outputs are made."""
     poller: PollerProperties = PollerProperties()
-    """How suppliers are polled."""
+    """The older name of `spring.integration.poller.*`: how suppliers are polled."""
     metrics: MetricsProperties = MetricsProperties()
     """Meters published to a binding."""
     schema_registry_client: Annotated[dict[str, str], _NO_REGISTRY] = Field(default_factory=dict)

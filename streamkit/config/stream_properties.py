@@ -7,20 +7,15 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from streamkit.config.durations import Milliseconds
+from streamkit.config.function_properties import PollerProperties
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.support import Accepted, Rejected
 from streamkit.messaging.mime import MimeType
 
 _BY_NAME = "nothing is looked up by name here; use partition-key-expression and partition-selector-expression"
-_NO_SUPPLIERS = Rejected("suppliers are not polled here; send with StreamBridge from a task of your own")
-
-
-class SettingsModel(BaseModel):
-    """What all groups of settings share: unknown keys are errors, values never change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class HeaderMode(Enum):
@@ -35,19 +30,6 @@ _NATIVE_HEADERS = Rejected(
     "headers always travel, as the messaging system's own: write headers, or nothing",
     only=(HeaderMode.EMBEDDED_HEADERS, HeaderMode.NONE),
 )
-
-
-class PollerProperties(SettingsModel):
-    """How suppliers are polled."""
-
-    fixed_delay: Annotated[Milliseconds, _NO_SUPPLIERS] = timedelta(seconds=1)
-    """Pause between two polls."""
-    max_messages_per_poll: Annotated[int, _NO_SUPPLIERS] = 1
-    """Messages asked for at each poll."""
-    cron: Annotated[str | None, _NO_SUPPLIERS] = None
-    """A cron expression instead of the fixed delay."""
-    initial_delay: Annotated[Milliseconds, _NO_SUPPLIERS] = timedelta(0)
-    """Pause before the first poll."""
 
 
 class ConsumerProperties(SettingsModel):

@@ -155,11 +155,10 @@ class Harness:
 
     def binder(self, name: str) -> Binder:
         """Return the binder behind a binding, or the default one."""
-        bound = self.app.bindings.get(name)
-        if bound is not None:
-            return bound.binder.binder
         registry = self.app.container.binders()
-        return self.run(registry.started(registry.get(self.properties(name).binder)))
+        bound = self.app.bindings.get(name)
+        binder = registry.get(self.properties(name).binder) if bound is None else bound.binder.binder
+        return self.run(registry.started(binder))
 
     def __repr__(self) -> str:
         return f"<Harness of {self.app!r} at {self.time.loop.time():.3f} s>"

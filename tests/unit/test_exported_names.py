@@ -34,6 +34,7 @@ def test_the_list_of_names():
         "StreamkitError",
         "enable_binding",
         "error_listener",
+        "function",
         "input_channel",
         "output_channel",
         "send_to",

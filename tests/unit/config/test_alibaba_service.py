@@ -23,6 +23,12 @@ def test_the_application_starts_with_them_and_receives() -> None:
     async def note(text: str) -> None:
         received.append(text)
 
+    @app.function("onOrder")
+    async def on_order(text: str) -> None: ...
+
+    @app.function("onStock")
+    async def on_stock(text: str) -> None: ...
+
     with app.test() as test:
         test.input("stock-input").send("x", {"TAGS": "reserve"})
         assert app.name == "order-service"

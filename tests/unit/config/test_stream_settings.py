@@ -254,7 +254,6 @@ def test_a_rejected_setting_says_what_to_do():
     )
     assert load("spring.cloud.stream.default.consumer.batch-mode=false").default.consumer.batch_mode is False
     assert wrong("spring.cloud.stream.default.producer.header-mode=embedded-headers")
-    assert wrong("spring.cloud.stream.default.producer.poller.fixed-delay=10")
 
 
 def test_a_setting_without_effect_warns_once(caplog):

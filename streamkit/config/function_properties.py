@@ -1,0 +1,154 @@
+"""Settings of functions and of how suppliers are polled, with the names they have in Spring.
+
+`spring.cloud.function.*` is Spring Cloud Function's; `spring.integration.poller.*` is Spring Boot's, and has an
+older spelling, `spring.cloud.stream.poller.*`.
+"""
+
+from datetime import timedelta
+from enum import Enum
+from typing import Annotated, Any, Final, Self, TypeVar
+
+from pydantic import Field, field_validator, model_validator
+
+from streamkit.config.cron import CronExpression
+from streamkit.config.durations import Milliseconds, Positive
+from streamkit.config.settings_model import SettingsModel
+from streamkit.config.support import Accepted
+
+__all__ = [
+    "CloudFunctionProperties",
+    "PollerProperties",
+    "RoutingProperties",
+    "StreamFunctionProperties",
+    "TimeUnit",
+]
+
+V = TypeVar("V")
+
+_NO_SCAN: Final = Accepted("functions are those that the application is given, and decorated")
+_NO_WEB: Final = Accepted("functions are called for messages only")
+
+
+class TimeUnit(Enum):
+    """What plain numbers count."""
+
+    NANOSECONDS = "ns"
+    MICROSECONDS = "us"
+    MILLISECONDS = "ms"
+    SECONDS = "s"
+    MINUTES = "m"
+    HOURS = "h"
+    DAYS = "d"
+
+
+class PollerProperties(SettingsModel):
+    """How suppliers are polled; what a binding does not set is as in `spring.integration.poller.*`."""
+
+    fixed_delay: Annotated[Milliseconds, Positive] | None = None
+    """Pause between the end of a poll and the next; 1s where nothing says when to poll."""
+    fixed_rate: Annotated[Milliseconds, Positive] | None = None
+    """Time from the beginning of a poll to that of the next, instead of the fixed delay."""
+    cron: str | None = None
+    """When to poll, instead of the fixed delay: six fields, as Spring has them, in local time."""
+    initial_delay: Milliseconds | None = None
+    """Pause before the first poll; none where nothing sets it. A cron expression has none."""
+    max_messages_per_poll: int | None = None
+    """How often the supplier is called in a poll, or until it returns None; -1: until it does. 1 where nothing
+    sets it."""
+    time_unit: TimeUnit = TimeUnit.MILLISECONDS
+    """What plain numbers in these settings count."""
+    receive_timeout: Annotated[
+        Milliseconds | None, Accepted("a supplier is called, it is not waited for at a queue")
+    ] = None
+    """How long a poll waits."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_its_unit(cls, values: Any) -> Any:
+        """Write the unit behind plain numbers."""
+        unit = values.get("time_unit") if isinstance(values, dict) else None
+        if not isinstance(unit, TimeUnit):
+            return values
+        timed = ("fixed_delay", "fixed_rate", "initial_delay")
+        return {
+            key: f"{value}{unit.value}" if key in timed and _is_plain(value) else value
+            for key, value in values.items()
+        }
+
+    @field_validator("cron")
+    @classmethod
+    def _cron(cls, value: str | None) -> str | None:
+        if value is not None:
+            CronExpression(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> Self:
+        asked = [name for name in ("cron", "fixed_delay", "fixed_rate") if getattr(self, name) is not None]
+        if len(asked) > 1:
+            raise ValueError(f"{' and '.join(asked)} exclude each other: set one of them")
+        return self
+
+    def over(self, weaker: "PollerProperties") -> "PollerProperties":
+        """Return these settings, with what they leave open from ``weaker``."""
+        timed = self if self._is_timed else weaker
+        return self.model_copy(
+            update={
+                "cron": timed.cron,
+                "fixed_delay": timed.fixed_delay,
+                "fixed_rate": timed.fixed_rate,
+                "initial_delay": _first(self.initial_delay, weaker.initial_delay),
+                "max_messages_per_poll": _first(self.max_messages_per_poll, weaker.max_messages_per_poll),
+            }
+        )
+
+    @property
+    def _is_timed(self) -> bool:
+        return any(each is not None for each in (self.cron, self.fixed_delay, self.fixed_rate))
+
+
+def _first(own: V | None, weaker: V | None) -> V | None:
+    return weaker if own is None else own
+
+
+def _is_plain(value: object) -> bool:
+    return not isinstance(value, timedelta) and str(value).strip().replace(".", "", 1).isdigit()
+
+
+class RoutingProperties(SettingsModel):
+    """`….function.routing.*`."""
+
+    enabled: bool = False
+    """Whether the routing function is bound, as `functionRouter-in-0`."""
+
+
+class StreamFunctionProperties(SettingsModel):
+    """`spring.cloud.stream.function.*`."""
+
+    definition: str | None = None
+    """The older name of `spring.cloud.function.definition`."""
+    bindings: dict[str, str] = Field(default_factory=dict)
+    """Other names for the bindings of functions: `upper-in-0=orders`."""
+    autodetect: bool = True
+    """Whether a single function is bound without a definition."""
+    routing: RoutingProperties = RoutingProperties()
+    """The routing function."""
+
+
+class CloudFunctionProperties(SettingsModel):
+    """`spring.cloud.function.*`."""
+
+    definition: str | None = None
+    """Which functions are bound: `;` between them, `|` between those that are composed; unset: the only one."""
+    routing_expression: str | None = None
+    """An expression over a message: the name of the function it is routed to, where its headers name none."""
+    ineligible_definitions: list[str] = Field(default_factory=list)
+    """Functions that are not bound because they are the only one."""
+    routing: RoutingProperties = RoutingProperties()
+    """The routing function."""
+    configuration: Annotated[dict[str, Any], _NO_WEB] = Field(default_factory=dict)
+    """Settings of single functions."""
+    scan: Annotated[dict[str, Any], _NO_SCAN] = Field(default_factory=dict)
+    """Where functions are looked for."""
+    web: Annotated[dict[str, Any], _NO_WEB] = Field(default_factory=dict)
+    """Functions called by HTTP."""

@@ -1,0 +1,154 @@
+"""The functions of an application by name, and which of them settings bind."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import pairwise
+
+from streamkit.arguments import ProviderLookup, describe
+from streamkit.config.application_properties import FUNCTION
+from streamkit.errors import ConfigurationError
+from streamkit.functions.declaration import FunctionDeclaration
+from streamkit.functions.definition import Definition, parse_definitions
+from streamkit.functions.settings import FunctionSettings
+from streamkit.functions.signature import Signature, read_signature
+
+__all__ = ["BoundFunction", "FunctionCatalog", "RegisteredFunction"]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredFunction:
+    """A function that settings may bind."""
+
+    function: Callable[..., object]
+    declaration: FunctionDeclaration
+    signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFunction:
+    """What a definition binds.
+
+    Attributes:
+        definition: The definition.
+        functions: What it is composed of.
+        inputs: The names of its input bindings.
+        outputs: Those of its output bindings.
+    """
+
+    definition: Definition
+    functions: tuple[RegisteredFunction, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class FunctionCatalog:
+    """Functions by name."""
+
+    def __init__(self, settings: FunctionSettings, providers: ProviderLookup) -> None:
+        """Make an empty one.
+
+        Args:
+            settings: What settings say about functions.
+            providers: Where the markers of a container are looked up.
+        """
+        self._settings = settings
+        self._providers = providers
+        self._functions: dict[str, tuple[Callable[..., object], FunctionDeclaration]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all functions, sorted."""
+        return sorted(self._functions)
+
+    def add(self, function: Callable[..., object], declaration: FunctionDeclaration) -> None:
+        """Register a function.
+
+        Raises:
+            ConfigurationError: Another one has its name.
+        """
+        known, _ = self._functions.setdefault(declaration.name, (function, declaration))
+        if known != function:
+            raise ConfigurationError(
+                f"functions {describe(known)} and {describe(function)} are both called {declaration.name!r}: "
+                'give one another name with @function("...")'
+            )
+
+    def find(self, name: str) -> RegisteredFunction | None:
+        """Return the function of that name, or None.
+
+        Raises:
+            ConfigurationError: Its annotations do not say what it is.
+        """
+        found = self._functions.get(name)
+        if found is None:
+            return None
+        return RegisteredFunction(*found, read_signature(found[0], self._providers))
+
+    def nearest(self, name: str) -> str | None:
+        """Return the known name most like ``name``, if there is one."""
+        return next(iter(get_close_matches(name, self.names, n=1)), None)
+
+    def definitions(self) -> list[Definition]:
+        """Return what settings bind: what they say, else the only function there is.
+
+        Raises:
+            ConfigurationError: They do not say enough.
+        """
+        settings = self._settings
+        if settings.definition is not None:
+            try:
+                return parse_definitions(settings.definition)
+            except ValueError as error:
+                raise settings.wrong(settings.definition_value, str(error)) from error
+        eligible = [name for name in self.names if name not in settings.ineligible]
+        if settings.routing or not eligible:
+            return []
+        if len(eligible) == 1 and settings.autodetect:
+            return [Definition((eligible[0],))]
+        raise ConfigurationError(
+            f"which functions are bound is not said: set {FUNCTION}.definition={';'.join(eligible)}, with '|' in "
+            "place of ';' between those that are composed",
+            key=f"{FUNCTION}.definition",
+        )
+
+    def plan(self, definition: Definition) -> BoundFunction:
+        """Return what a definition binds.
+
+        Raises:
+            ConfigurationError: A name is unknown, an annotation says too little, or the functions do not fit.
+        """
+        functions = tuple(self._known(name) for name in definition.parts)
+        for before, after in pairwise(functions):
+            self._check_joint(definition, before, after)
+        named = self._settings.binding
+        inputs = (named(definition.input(index)) for index in range(functions[0].signature.inputs))
+        outputs = (named(definition.output(index)) for index in range(functions[-1].signature.outputs))
+        return BoundFunction(definition, functions, tuple(inputs), tuple(outputs))
+
+    def _known(self, name: str) -> RegisteredFunction:
+        found = self.find(name)
+        if found is not None:
+            return found
+        near = self.nearest(name)
+        raise self._settings.wrong(
+            self._settings.definition_value,
+            f"there is no function {name!r}"
+            + (f"; did you mean {near!r}?" if near else ".")
+            + f" Known functions: {', '.join(self.names) or 'none'}",
+            near,
+        )
+
+    def _check_joint(
+        self, definition: Definition, before: RegisteredFunction, after: RegisteredFunction
+    ) -> None:
+        if before.signature.outputs == after.signature.inputs == 1:
+            return
+        raise self._settings.wrong(
+            self._settings.definition_value,
+            f"{str(definition)!r} cannot be composed: {describe(before.function)} has {before.signature.outputs} "
+            f"output(s), {describe(after.function)} {after.signature.inputs} input(s); each needs one",
+        )
+
+    def __repr__(self) -> str:
+        return f"<FunctionCatalog {self.names}>"

@@ -1,0 +1,197 @@
+"""What is wrong with functions and their settings is told at start, with its place and what to write."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from streamkit import Acknowledgment, stream_listener
+from streamkit.application import StreamApplication
+from streamkit.errors import ConfigurationError, ConfigurationErrors
+from streamkit.functions.definition import Definition, parse_definitions
+from streamkit.messaging.headers import MessageHeaders
+
+MakeApplication = Callable[..., StreamApplication]
+
+
+def refusal(app: StreamApplication) -> str:
+    """Why it does not start."""
+    with pytest.raises(ConfigurationError) as caught, app.test():
+        pass
+    return str(caught.value)
+
+
+def upper(text: str) -> str:
+    """A function."""
+    return text.upper()
+
+
+def unannotated(text):
+    """Says nothing about itself."""
+
+
+async def total(numbers: AsyncIterator[int]) -> AsyncIterator[int]:
+    """Over a stream."""
+    async for number in numbers:
+        yield number
+
+
+def test_definitions() -> None:
+    """`;` parts them, `|` and `,` compose, spaces do not count."""
+    assert parse_definitions(" a ; b|c ;; d , e;") == [
+        Definition(("a",)),
+        Definition(("b", "c")),
+        Definition(("d", "e")),
+    ]
+    assert Definition(("b", "c")).input(1) == "bc-in-1"
+    with pytest.raises(ValueError, match=r"'\|a' lacks the name"):
+        parse_definitions("|a")
+
+
+def test_an_unknown_name_is_told_with_file_line_and_the_nearest(tmp_path: Path) -> None:
+    """And all unknown ones at once."""
+    settings = tmp_path / "application.properties"
+    settings.write_text("# shop\nspring.cloud.function.definition=uper;count|upper\n")
+    app = StreamApplication(config_location=str(settings))
+    app.function(upper)
+    text = refusal(app)
+    place = f"{settings}:2: spring.cloud.function.definition=uper;count|upper: "
+    assert f"{place}there is no function 'uper'; did you mean 'upper'?" in text
+    assert f"{place}there is no function 'count'. Known functions: upper" in text
+
+
+def test_several_functions_need_a_definition(make_app: MakeApplication) -> None:
+    """The error proposes one; with autodetect=false, or the only one ineligible, none is bound."""
+    app = make_app()
+    app.function(upper)
+    app.function(total)
+    assert "set spring.cloud.function.definition=total;upper" in refusal(app)
+    alone = make_app(function__ineligible_definitions="upper")
+    alone.function(upper)
+    with alone.test() as test:
+        assert not test.app.bindings
+    manual = make_app(stream__function__autodetect="false")
+    manual.function(upper)
+    assert "which functions are bound is not said" in refusal(manual)
+
+
+def test_two_functions_of_one_name(make_app: MakeApplication) -> None:
+    """Both are named with file and line."""
+    app = make_app()
+    app.function(upper)
+    app.function("upper")(total)
+    text = refusal(app)
+    assert "are both called 'upper'" in text
+    assert f"upper ({__file__}:" in text
+    assert f"total ({__file__}:" in text
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (unannotated, "does not say what it returns: annotate it, with -> None if it is a consumer"),
+        (lambda: None, "does not say what it returns"),
+    ],
+)
+def test_a_function_says_what_it_returns(
+    make_app: MakeApplication, function: Callable[..., object], reason: str
+) -> None:
+    """Else nobody could tell a consumer from a function."""
+    app = make_app()
+    app.function("it")(function)
+    text = refusal(app)
+    assert reason in text
+    assert f"({__file__}:" in text
+
+
+def test_annotations_that_mean_nothing(make_app: MakeApplication) -> None:
+    """Each is told, with the function's place."""
+
+    def nothing() -> None: ...
+
+    async def mixed(numbers: AsyncIterator[int], headers: MessageHeaders) -> AsyncIterator[int]:
+        yield 1
+
+    def blocking(numbers: AsyncIterator[int]) -> None: ...
+
+    async def value(numbers: AsyncIterator[int]) -> int:
+        return 1
+
+    async def unreadable(number: complex) -> None: ...
+
+    async def unreadable_stream(numbers: AsyncIterator[complex]) -> None: ...
+
+    functions = (nothing, mixed, blocking, value, unreadable, unreadable_stream)
+    app = make_app(function__definition=";".join(each.__name__ for each in functions))
+    for each in functions:
+        app.function(each)
+    with pytest.raises(ConfigurationErrors) as caught, app.test():
+        pass
+    told = [str(error) for error in caught.value.errors]
+    assert len(told) == len(functions)
+    for each, part in zip(
+        functions,
+        (
+            "takes nothing and returns nothing",
+            "takes streams, so it cannot take 'headers'",
+            "consumes a stream, so it has to be `async def`",
+            "so it gives async iterators, or None",
+            "complex",
+            "complex",
+        ),
+        strict=True,
+    ):
+        assert any(part in text and f"{each.__name__} ({__file__}:" in text for text in told), told
+
+
+def test_functions_that_cannot_be_joined(make_app: MakeApplication) -> None:
+    """One output on one input."""
+
+    async def note(text: str) -> None: ...
+
+    async def two(a: AsyncIterator[int], b: AsyncIterator[int]) -> AsyncIterator[int]:
+        yield 1
+
+    def tick() -> int:
+        return 1
+
+    def hold(text: str, acknowledgment: Acknowledgment) -> str:
+        return text
+
+    app = make_app(function__definition="note|upper;upper|two;upper|tick;upper|hold")
+    for each in (note, upper, two, tick, hold):
+        app.function(each)
+    text = refusal(app)
+    assert "'note|upper' cannot be composed" in text
+    assert "'upper|two' cannot be composed" in text
+    assert "'upper|tick' cannot be composed" in text
+    assert "let the first function take it" in text
+
+
+def test_a_binding_serves_a_function_or_a_listener(make_app: MakeApplication) -> None:
+    """Not both."""
+
+    @stream_listener("upper-in-0")
+    async def listen(text: str) -> None: ...
+
+    app = make_app(**{"stream__bindings__upper-in-0__group": "g"})
+    app.function(upper)
+    app.stream_listener("upper-in-0")(listen)
+    assert "binding 'upper-in-0' is the input of a function, and of" in refusal(app)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"function__defintion": "a"}, "did you mean spring.cloud.function.definition?"),
+        ({"stream__poller__cron": "* * * * *"}, "has 5 fields: expected six"),
+        ({"stream__poller__cron": "* * * * * 9"}, "is no cron expression"),
+        ({"stream__poller__cron": "0 * * * * *", "stream__poller__fixed_delay": "1"}, "exclude each other"),
+        ({"stream__poller__fixed_delay": "0"}, "longer than 0"),
+    ],
+)
+def test_wrong_settings(make_app: MakeApplication, settings: dict[str, str], reason: str) -> None:
+    """Are told as any others."""
+    app = make_app(**settings)
+    app.function(upper)
+    assert reason in refusal(app)

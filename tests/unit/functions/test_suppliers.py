@@ -1,0 +1,232 @@
+"""Functions that take no message: polled, or called once."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from streamkit import Message
+from streamkit.application import StreamApplication
+from streamkit.testing.harness import Harness
+
+MakeApplication = Callable[..., StreamApplication]
+
+
+def times_of(test: Harness, name: str, seconds: float) -> list[float]:
+    """When, in virtual seconds since the start, messages were sent in so many seconds."""
+    started = test.time.clock.now_ms() / 1000 - test.time.loop.time()
+    output = test.output(name)
+    test.advance(seconds=seconds)
+    return [round(float(each.payload) - started, 1) for each in output.receive_all(float)]
+
+
+def clocked(app: StreamApplication) -> StreamApplication:
+    """The application with a supplier `tick` of the time."""
+
+    @app.function
+    async def tick() -> float:
+        return app.clock.now_ms() / 1000
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"integration.poller.fixed-delay": "2s"}, [0, 2]),
+        ({"integration.poller.fixed-rate": "1500ms"}, [0, 1.5, 3]),
+        ({"integration.poller.initial-delay": "1s", "integration.poller.fixed-delay": "1"}, None),
+        ({"cloud.stream.poller.fixed-delay": "1500"}, [0, 1.5, 3]),
+        ({"cloud.stream.poller.fixed-delay": "2", "cloud.stream.poller.time-unit": "seconds"}, [0, 2]),
+        ({"cloud.stream.poller.fixed-delay": "9s", "integration.poller.fixed-delay": "2s"}, [0, 2]),
+        ({"integration.poller.cron": "*/2 * * * * *"}, [2]),
+        (
+            {
+                "integration.poller.cron": "0 0 0 1 1 *",
+                "cloud.stream.bindings.tick-out-0.producer.poller.fixed-delay": "2s",
+            },
+            [0, 2],
+        ),
+        (
+            {
+                "integration.poller.fixed-delay": "2s",
+                "cloud.stream.bindings.tick-out-0.producer.poller.initial-delay": "1s",
+            },
+            [1, 3],
+        ),
+    ],
+)
+def test_when_it_is_polled(settings: dict[str, str], expected: list[float] | None) -> None:
+    """By both spellings of the global settings, and by those of the binding, which win."""
+    properties = {f"spring.{key}": value for key, value in settings.items()}
+    app = clocked(StreamApplication(config_location="optional:/none", properties=properties))
+    with app.test() as test:
+        times = times_of(test, "tick-out-0", 3.4 if expected is not None else 1.05)
+    if expected is None:
+        assert times[0] == 1
+        assert len(times) > 10
+    else:
+        assert times == expected
+
+
+def test_cron_is_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Virtual time begins at 22:13:20 UTC: nine in the evening, two hours to the west, is 46 minutes away."""
+    monkeypatch.setenv("TZ", "Etc/GMT+2")
+    time.tzset()
+    try:
+        properties = {"spring.integration.poller.cron": "0 0 21 * * ?"}
+        app = clocked(StreamApplication(config_location="optional:/none", properties=properties))
+        with app.test() as test:
+            assert times_of(test, "tick-out-0", 26 * 3600) == [46 * 60 + 40, 46 * 60 + 40 + 86400]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_several_messages_a_poll(make_app: MakeApplication) -> None:
+    """Up to max-messages-per-poll, fewer when it has none left."""
+    app = make_app(stream__poller__max_messages_per_poll="3")
+    left = list(range(5))
+
+    @app.function
+    def take() -> int | None:
+        return left.pop(0) if left else None
+
+    with app.test() as test:
+        output = test.output("take-out-0")
+        test.settle()
+        assert len(output.receive_all()) == 3
+        test.advance(seconds=1)
+        assert len(output.receive_all()) == 2
+
+
+def test_as_many_as_there_are(make_app: MakeApplication) -> None:
+    """-1 calls it until it gives None."""
+    app = make_app(stream__poller__max_messages_per_poll="-1")
+    left = list(range(20))
+
+    @app.function
+    def take() -> int | None:
+        return left.pop(0) if left else None
+
+    with app.test() as test:
+        assert len(test.output("take-out-0").receive_all()) == 20
+
+
+def test_a_batch_and_a_finite_stream_are_sent_one_by_one(make_app: MakeApplication) -> None:
+    """A list of messages, an iterator, and, where it is polled, an async iterator."""
+    app = make_app(function__definition="batch;numbers;stream")
+
+    @app.function
+    def batch() -> list[Message[int]]:
+        return [Message(1), Message(2)]
+
+    @app.function
+    def numbers() -> Iterator[int]:
+        yield from (1, 2)
+
+    @app.function(polled=True)
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+        yield 2
+
+    with app.test() as test:
+        outputs = [test.output(f"{name}-out-0") for name in ("batch", "numbers", "stream")]
+        test.advance(seconds=1.5)
+        assert [[each.payload for each in output.receive_all(int)] for output in outputs] == [
+            [1, 2, 1, 2]
+        ] * 3
+
+
+def test_a_stream_is_called_once(make_app: MakeApplication) -> None:
+    """It gives what it likes when it likes; when it ends, that is all."""
+    app = make_app()
+    calls = 0
+
+    @app.function
+    async def stream() -> AsyncIterator[int]:
+        nonlocal calls
+        calls += 1
+        for number in range(3):
+            yield number
+            await asyncio.sleep(10)
+
+    with app.test() as test:
+        output = test.output("stream-out-0")
+        test.advance(seconds=100)
+        assert [each.payload for each in output.receive_all(int)] == [0, 1, 2]
+    assert calls == 1
+
+
+def test_a_failure_is_told_and_it_is_polled_again(make_app: MakeApplication) -> None:
+    """On errorChannel; a stream that fails is called anew."""
+    app = make_app(function__definition="value;stream")
+    numbers = itertools.count()
+
+    @app.function
+    def value() -> int:
+        if next(numbers) == 0:
+            raise ValueError("nothing yet")
+        return 1
+
+    calls: list[None] = []
+
+    @app.function
+    async def stream() -> AsyncIterator[int]:
+        calls.append(None)
+        if len(calls) == 1:
+            raise ValueError("no stream yet")
+        yield 1
+
+    with app.test() as test:
+        outputs = [test.output("value-out-0"), test.output("stream-out-0")]
+        test.advance(seconds=1.5)
+        assert [output.receive(int).payload for output in outputs] == [1, 1]
+        assert sorted(str(error.payload) for error in test.errors) == [
+            "function 'stream' failed: ValueError: no stream yet",
+            "function 'value' failed: ValueError: nothing yet",
+        ]
+
+
+def test_nothing_is_asked_while_its_output_is_not_bound(make_app: MakeApplication) -> None:
+    """So nothing it gives is lost; the binding's start and stop are its own."""
+    app = make_app(**{"stream__bindings__take-out-0__producer__auto-startup": "false"})
+    left = list(range(10))
+
+    @app.function
+    def take() -> int:
+        return left.pop(0)
+
+    with app.test() as test:
+        output = test.output("take-out-0")
+        test.advance(seconds=3)
+        assert len(left) == 10
+        test.run(app.binding("take-out-0").start())
+        test.advance(seconds=2)
+        assert [each.payload for each in output.receive_all(int)] == [0, 1]
+        test.run(app.binding("take-out-0").stop())
+        test.advance(seconds=5)
+        assert len(left) == 8
+
+
+def test_a_poll_under_way_is_finished_when_the_application_stops(make_app: MakeApplication) -> None:
+    """And what it gave is sent."""
+    app = make_app(stream__inmemory__binder__broker="suppliers", stream__default_binder="inmemory")
+    sent: list[str] = []
+
+    @app.function
+    async def slow() -> str:
+        await asyncio.sleep(5)
+        sent.append("given")
+        return "x"
+
+    with app.test() as test:
+        output = test.output("slow-out-0")
+        test.advance(seconds=1)
+        test.run(app.stop())
+        assert sent == ["given"]
+        assert test.time.loop.time() == pytest.approx(5, abs=0.1)
+        assert len(output) == 0 or output.receive(str).payload == "x"
