@@ -24,8 +24,9 @@ from streamkit.binder.error_channels import (
     consumer_error_channel,
     producer_error_channel,
 )
+from streamkit.binder.header_modes import reading_in, writing_in
 from streamkit.binder.named_objects import NamedObjects
-from streamkit.binder.partitioning import Partitioner, PartitionSelector, partition_of
+from streamkit.binder.partitioners import ASKED_BY, partitioner_of
 from streamkit.binder.permits import Permits
 from streamkit.binder.receiving import ErrorHandler, MessageReceiver
 from streamkit.binder.registry import BinderRegistry
@@ -38,7 +39,6 @@ from streamkit.config.settings import (
     PREFIX,
     BindingProperties,
     ConsumerProperties,
-    ProducerProperties,
     StreamSettings,
 )
 from streamkit.config.shape import Location
@@ -47,12 +47,10 @@ from streamkit.errors import (
     BinderError,
     ConfigurationError,
     ConfigurationErrors,
-    ExpressionError,
     MessageConversionError,
     MessageDeliveryError,
     UnsupportedCapability,
 )
-from streamkit.expression import Expression, compile_expression
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.message import ErrorMessage, Message
@@ -218,7 +216,7 @@ class BindingFactory:
         destination = ProducerDestination(topic, name, properties.producer, extended.value, report)
         with self._located(name):
             chosen.check_producer(destination)
-        partitioner = self._partitioner(name, properties.producer)
+            partitioner = partitioner_of(properties.producer, self._named)
         write = self._writer(name, properties)
 
         def make_sender(producer: ProducerBinding) -> SendingHandler:
@@ -235,7 +233,7 @@ class BindingFactory:
 
         asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
         if partitioner is not None:
-            partitioned = Requirement(Capability.PARTITION, ("producer.partition-key-expression",))
+            partitioned = Requirement(Capability.PARTITION, ASKED_BY)
             asked.append(_Asked(partitioned, self._origins_of(name)))
         ready = _CheckedBinder(self._registry, chosen, name, asked)
         return OutputBinding(self._owner, channel, destination, ready, make_sender)
@@ -282,7 +280,7 @@ class BindingFactory:
             receiver = MessageReceiver(
                 self._owner,
                 name,
-                channel.asend,
+                reading_in(properties.consumer.header_mode, channel.asend),
                 delivery,
                 policy,
                 permits=permits,
@@ -349,26 +347,10 @@ class BindingFactory:
         if properties.producer.use_native_encoding:
             return write_native
         try:
-            return self._converter.payload_writer(properties.content_type)
+            write = self._converter.payload_writer(properties.content_type)
+            return writing_in(properties.producer.header_mode, write)
         except MessageConversionError as error:
             raise located(self._origin(name, "content_type"), error) from error
-
-    def _partitioner(self, name: str, properties: ProducerProperties) -> Partitioner | None:
-        key = self._expression(name, "partition_key_expression", properties.partition_key_expression)
-        chosen = self._expression(
-            name, "partition_selector_expression", properties.partition_selector_expression
-        )
-        if key is None:
-            return None
-        return Partitioner(key, partition_of if chosen is None else _selector(chosen))
-
-    def _expression(self, name: str, setting: str, source: str | None) -> Expression | None:
-        if source is None:
-            return None
-        try:
-            return compile_expression(source)
-        except ExpressionError as error:
-            raise located(self._origin(name, "producer", setting), error) from error
 
     def _error_function(self, properties: BindingProperties) -> ErrorFunction | None:
         definition = properties.error_handler_definition
@@ -428,16 +410,6 @@ def located(value: Value | None, error: Exception) -> ConfigurationError:
         value=value.value,
         origin=str(value.origin),
     )
-
-
-def _selector(expression: Expression) -> PartitionSelector:
-    def select(key: object, count: int) -> int:
-        chosen = expression(key)
-        if isinstance(chosen, int):
-            return chosen
-        raise MessageDeliveryError(f"partition-selector-expression gives {chosen!r}: expected a whole number")
-
-    return select
 
 
 def _callable(found: object) -> Callable[..., object] | None:

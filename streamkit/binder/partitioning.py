@@ -2,13 +2,13 @@
 
 ::
 
-    header scst_partitionOverride                            wins over everything
-    partition-selector-expression                            of the key
-    |hash(key)| mod count                                    otherwise; Java's hash, so that Java applications
-                                                             choose the same partition for the same key
+    header scst_partitionOverride                                    wins over everything
+    partition-selector-expression or -name                           of the key
+    |hash(key)| mod count                                            otherwise; Java's hash, so that Java applications
+                                                                     choose the same partition for the same key
 
-The key comes from ``partition-key-expression``. The count is the binder's, where it knows its partitions,
-else ``partition-count``.
+The key comes from ``partition-key-extractor-name`` or ``partition-key-expression``. The count is the binder's, where
+it knows its partitions, else ``partition-count``. :mod:`streamkit.binder.partitioners` reads the settings.
 """
 
 from collections.abc import Callable
@@ -71,7 +71,8 @@ class Partitioner:
         key = self._extract(message)
         if key is None:
             raise MessageDeliveryError("the partition key of the message is None", message)
-        return self._select(key, count) % count
+        # As Java does it, where a remainder has the sign of what is divided.
+        return abs(self._select(key, count)) % count
 
 
 def explicit_partition(message: Message[object]) -> int | None:

@@ -15,7 +15,10 @@ from streamkit.config.settings_model import SettingsModel
 from streamkit.config.support import Accepted, Rejected
 from streamkit.messaging.mime import MimeType
 
-_BY_NAME = "nothing is looked up by name here; use partition-key-expression and partition-selector-expression"
+_NO_CLASSES = Rejected(
+    "classes are not looked up by name: register an object with app.register(...) and name it by "
+    "partition-key-extractor-name or partition-selector-name"
+)
 
 
 class HeaderMode(Enum):
@@ -24,12 +27,6 @@ class HeaderMode(Enum):
     NONE = "none"
     HEADERS = "headers"
     EMBEDDED_HEADERS = "embeddedHeaders"
-
-
-_NATIVE_HEADERS = Rejected(
-    "headers always travel, as the messaging system's own: write headers, or nothing",
-    only=(HeaderMode.EMBEDDED_HEADERS, HeaderMode.NONE),
-)
 
 
 class ConsumerProperties(SettingsModel):
@@ -66,8 +63,9 @@ class ConsumerProperties(SettingsModel):
     retry_template_name: str | None = None
     """The retry policy registered under that name, in place of `max-attempts`, `back-off-*`, `retryable-exceptions`
     and `default-retryable`; `max-attempts=1` turns it off too."""
-    header_mode: Annotated[HeaderMode | None, _NATIVE_HEADERS] = None
-    """How headers travel; unset: as the messaging system's own."""
+    header_mode: HeaderMode | None = None
+    """How headers travel; unset: as the messaging system's own. embeddedHeaders: also those in front of the payload
+    are taken, as Spring embeds them."""
     use_native_decoding: bool = False
     """No conversion by content type: the listener gets what the binder received."""
     multiplex: bool = False
@@ -83,22 +81,23 @@ class ProducerProperties(SettingsModel):
     """Start with the application; false: bound, but started by hand."""
     partition_key_expression: str | None = None
     """What makes the partition key out of a message; its presence makes the binding partitioned."""
-    partition_key_extractor_name: Annotated[str | None, Rejected(_BY_NAME)] = None
-    """What makes the partition key, by name."""
-    partition_selector_name: Annotated[str | None, Rejected(_BY_NAME)] = None
-    """What makes the partition out of the key, by name."""
+    partition_key_extractor_name: str | None = None
+    """The registered function that makes the partition key out of a message; where it gives None, the expression."""
+    partition_selector_name: str | None = None
+    """The registered function that makes the partition out of key and count."""
     partition_selector_expression: str | None = None
     """What makes the partition out of the key; unset: the key's Java hash."""
-    partition_key_extractor_class: Annotated[str | None, Rejected(_BY_NAME)] = None
+    partition_key_extractor_class: Annotated[str | None, _NO_CLASSES] = None
     """What makes the partition key, by class."""
-    partition_selector_class: Annotated[str | None, Rejected(_BY_NAME)] = None
+    partition_selector_class: Annotated[str | None, _NO_CLASSES] = None
     """What makes the partition out of the key, by class."""
     partition_count: int = Field(default=1, ge=1)
     """How many partitions there are, where the messaging system does not say."""
     required_groups: list[str] = Field(default_factory=list)
     """Groups that must get what is sent from now on, although none of their members has been there yet."""
-    header_mode: Annotated[HeaderMode | None, _NATIVE_HEADERS] = None
-    """How headers travel; unset: as the messaging system's own."""
+    header_mode: HeaderMode | None = None
+    """How headers travel; unset: as the messaging system's own. embeddedHeaders: in front of the payload too, as Spring
+    embeds them; none: not at all."""
     use_native_encoding: bool = False
     """No conversion by content type: payloads must be bytes."""
     error_channel_enabled: bool = False

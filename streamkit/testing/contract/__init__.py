@@ -22,6 +22,7 @@ from streamkit.testing.contract.attempts import AttemptCases
 from streamkit.testing.contract.environment import ContractEnvironment
 from streamkit.testing.contract.errors import ErrorCases
 from streamkit.testing.contract.groups import GroupCases
+from streamkit.testing.contract.hooks import HookCases
 from streamkit.testing.contract.lifecycle import LifecycleCases
 from streamkit.testing.contract.messages import MessageCases
 from streamkit.testing.contract.order import OrderCases
@@ -41,6 +42,7 @@ class BinderContract(
     ErrorCases,
     MessageCases,
     TypeCases,
+    HookCases,
     SendingCases,
     LifecycleCases,
 ):

@@ -253,7 +253,7 @@ def test_a_rejected_setting_says_what_to_do():
         f"application.properties:1: {key}=0,1 is not supported: a process has one index here;"
     )
     assert load("spring.cloud.stream.default.consumer.batch-mode=false").default.consumer.batch_mode is False
-    assert wrong("spring.cloud.stream.default.producer.header-mode=embedded-headers")
+    assert wrong("spring.cloud.stream.default.producer.partition-selector-class=x")
 
 
 def test_a_setting_without_effect_warns_once(caplog):

@@ -1,0 +1,60 @@
+"""Headers embedded in payloads, byte for byte as Spring Cloud Stream's."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streamkit.binder.embedded_headers import embed_headers, extract_headers
+
+# What Spring writes for {"contentType": "text/plain", "n": 1} and payload "hi".
+SPRING = (
+    b"\xff\x02"
+    b"\x0bcontentType\x00\x00\x00\x0c\x22text/plain\x22"
+    b"\x01n\x00\x00\x00\x011"
+    b"hi"
+)  # fmt: skip
+
+
+def test_the_bytes_are_spring_s() -> None:
+    """A mark, a count, and for each header lengths, name and JSON."""
+    headers = {"contentType": "text/plain", "n": 1}
+    assert embed_headers(b"hi", headers) == SPRING
+    assert extract_headers(SPRING) == (b"hi", headers)
+
+
+values = (
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text() | st.lists(st.text(), max_size=3)
+)
+
+
+@given(st.binary(), st.dictionaries(st.text(min_size=1, max_size=60), values, min_size=1, max_size=10))
+def test_what_was_embedded_is_extracted(payload: bytes, headers: dict[str, object]) -> None:
+    """Whatever the headers and the payload are."""
+    assert extract_headers(embed_headers(payload, headers)) == (payload, headers)
+
+
+@given(st.binary(max_size=64))
+def test_bytes_that_only_begin_alike_stay_as_they_are(data: bytes) -> None:
+    """No bytes make the reader fail."""
+    payload, headers = extract_headers(b"\xff" + data)
+    assert headers or payload == b"\xff" + data
+
+
+@pytest.mark.parametrize("end", range(9, len(SPRING) - 2))
+def test_cut_off_headers_are_no_headers(end: int) -> None:
+    """What ends within its headers is taken for a payload."""
+    assert extract_headers(SPRING[:end]) == (SPRING[:end], {})
+
+
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({f"h{n}": n for n in range(256)}, "256 headers cannot be embedded: there is room for 255"),
+        ({"ä" * 128: 1}, "its name has 256 bytes"),
+        ({"x": object()}, "header 'x' cannot be embedded"),
+    ],
+)
+def test_what_the_form_has_no_room_for_is_refused(headers: dict[str, object], reason: str) -> None:
+    """Counts and lengths of names are one byte; values are JSON."""
+    with pytest.raises(ValueError, match=reason):
+        embed_headers(b"", headers)
