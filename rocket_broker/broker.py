@@ -81,6 +81,7 @@ class Broker:
         self.offsets = ConsumerOffsetTable(settings)
         self.consumers = ConsumerTable()
         self.consumers.notify_enabled = lambda: settings.notify_consumer_ids_changed_enable
+        self.consumers.guard.refuses = lambda: settings.refuse_different_subscriptions
         self.filters = ConsumerFilterTable(settings, clock)
         self.consumers.on_heartbeat.append(self.filters.register)
         self.consumers.on_empty.append(self.filters.unregister)

@@ -1,18 +1,19 @@
 """Which consumers are alive, by group, and what each group is subscribed to.
 
 Members of a group divide its queues among themselves, each by itself: so they must all know of each other,
-and must all want the same. The table tells every member at once when one joins or leaves, and warns when two
-members want different things, which loses messages silently: each broker filters a queue for the whole group
-by the subscription that was told last.
+and must all want the same, which `SubscriptionGuard` looks after. The table tells every member at once when
+one joins or leaves.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.loop_time import loop_time
+from rocket_broker.refusal import Refusal
 from rocket_broker.subscription import Subscription
+from rocket_broker.subscription_guard import SubscriptionGuard
 from rocket_remoting.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -20,16 +21,13 @@ from rocket_remoting.bodies import (
     MessageModel,
     SubscriptionData,
 )
-from rocket_remoting.codes import RequestCode
+from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import NotifyConsumerIdsChangedRequestHeader
 
 __all__ = ["ConsumerGroup", "ConsumerTable"]
 
 _log = logging.getLogger(__name__)
-
-Wants = Mapping[str, tuple[str, str | None]]
-"""What a member subscribed to: topic -> (kind of expression, expression)."""
 
 
 class ConsumerGroup:
@@ -44,7 +42,6 @@ class ConsumerGroup:
 
     __slots__ = (
         "_members",
-        "_wants",
         "consume_from_where",
         "consume_type",
         "message_model",
@@ -61,7 +58,6 @@ class ConsumerGroup:
         self.notify = True
         self.subscriptions: dict[str, Subscription] = {}
         self._members: dict[Connection, ClientChannel] = {}
-        self._wants: dict[Connection, Wants] = {}
 
     def members(self) -> list[ClientChannel]:
         """Return the live members in the order they joined."""
@@ -86,12 +82,10 @@ class ConsumerGroup:
             self._members[client.connection] = client
         else:
             known.seen = client.seen
-        self._compare(client, data.subscription_data_set)
         return self._subscribe(data.subscription_data_set) or changed
 
     def leave(self, connection: Connection) -> ClientChannel | None:
         """Forget the member on this connection and return it."""
-        self._wants.pop(connection, None)
         return self._members.pop(connection, None)
 
     def _subscribe(self, told: Iterable[SubscriptionData]) -> bool:
@@ -108,22 +102,6 @@ class ConsumerGroup:
             changed = True
         return changed
 
-    def _compare(self, client: ClientChannel, told: Iterable[SubscriptionData]) -> None:
-        """Warn when the member wants something else than another member, once for each change of its mind."""
-        wants = {data.topic: (data.expression_type or "TAG", data.sub_string) for data in told}
-        if self._wants.get(client.connection) == wants:
-            return
-        self._wants[client.connection] = wants
-        for connection, others in self._wants.items():
-            other = self._members[connection]
-            if others != wants and other.client_id != client.client_id:
-                _log.warning(
-                    "consumer group %s: its members subscribe to different things and will miss messages: "
-                    "%s wants %s, %s wants %s. Give each its own group, or the same subscription",
-                    self.name, other.client_id, _told(others), client.client_id, _told(wants),
-                )  # fmt: skip
-                return
-
     def __len__(self) -> int:
         return len(self._members)
 
@@ -135,11 +113,13 @@ class ConsumerTable:
     """All groups with a live member.
 
     Attributes:
+        guard: Finds out members of one group that want different things.
         on_heartbeat: Called with the group and the subscriptions of each member's heartbeat.
         on_empty: Called with a group whose last member left.
     """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
+        self.guard = SubscriptionGuard()
         self.on_heartbeat: list[Callable[[str, Iterable[SubscriptionData]], None]] = []
         self.on_empty: list[Callable[[str], None]] = []
         self._time = time
@@ -152,7 +132,15 @@ class ConsumerTable:
         return self._groups.get(group)
 
     def register(self, client: ClientChannel, data: ConsumerData, *, notify: bool = True) -> bool:
-        """Take a member's heartbeat; tell all members if it changed the group, and return whether it did."""
+        """Take a member's heartbeat; tell all members if it changed the group, and return whether it did.
+
+        Raises:
+            Refusal: It wants something else than other members, and that is not let pass: it is no member now.
+        """
+        problem = self.guard.look(client, data)
+        if problem is not None:
+            self._leave(data.group_name, client.connection)
+            raise Refusal(ResponseCode.SYSTEM_ERROR, problem)
         group = self._groups.get(data.group_name)
         if group is None:
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
@@ -169,6 +157,10 @@ class ConsumerTable:
 
     def unregister(self, group_name: str, connection: Connection) -> None:
         """Forget the group's member on this connection and tell the others."""
+        self.guard.forget(group_name, connection)
+        self._leave(group_name, connection)
+
+    def _leave(self, group_name: str, connection: Connection) -> None:
         group = self._groups.get(group_name)
         if group is None:
             return
@@ -184,6 +176,7 @@ class ConsumerTable:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget every member on this connection and tell the others of its groups."""
+        self.guard.connection_closed(connection)
         for name in list(self._groups):
             self.unregister(name, connection)
 
@@ -227,8 +220,3 @@ class ConsumerTable:
 
     def __len__(self) -> int:
         return len(self._groups)
-
-
-def _told(wants: Wants) -> str:
-    topics = (f"{topic}: {expression or '*'}" for topic, (_, expression) in sorted(wants.items()))
-    return "{" + ", ".join(topics) + "}"

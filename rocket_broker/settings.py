@@ -166,6 +166,11 @@ class BrokerSettings(ApacheSettings):
 
     # Serving clients
     notify_consumer_ids_changed_enable: bool = setting(True, "Tell a group's members when one comes or goes.")
+    refuse_different_subscriptions: bool = setting(
+        False,
+        "Refuse a consumer that wants something else than the other members of its group, instead of a warning "
+        "(no key of Apache's).",
+    )
     long_polling_enable: bool = setting(True, "Hold a pull that finds nothing until a message arrives.")
     short_polling_time_mills: int = setting(1_000, "Milliseconds a pull is held when long polling is off.")
     channel_expired_timeout: int = setting(

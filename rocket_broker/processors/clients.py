@@ -60,13 +60,19 @@ class ClientsProcessor:
         for producer in data.producer_data_set:
             check_group_name(producer.group_name)
         self._create_what_is_missing(data.consumer_data_set)
+        problems = []
         for consumer in data.consumer_data_set:
             config = self._groups.get(consumer.group_name)
             notify = config is None or config.notify_consumer_ids_changed_enable
             client = self._client(connection, command, data.client_id)
-            self._consumers.register(client, consumer, notify=notify)
+            try:
+                self._consumers.register(client, consumer, notify=notify)
+            except Refusal as refusal:  # the client's other groups are none the worse for it
+                problems.append(refusal.remark)
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, self._client(connection, command, data.client_id))
+        if problems:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "; ".join(problems))
         return RemotingCommand.response(command)
 
     def unregister(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:

@@ -155,8 +155,9 @@ class RawClient:
         model: MessageModel = MessageModel.CLUSTERING,
         consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY,
         expression_type: str = "TAG",
+        expected: ResponseCode = ResponseCode.SUCCESS,
     ) -> RemotingCommand:
-        """Send a heartbeat ; ``consumers`` is group -> topic -> expression."""
+        """Send a heartbeat, which must be answered as expected; ``consumers`` is group -> topic -> expression."""
         data = [
             ConsumerData(
                 group_name=group,
@@ -180,7 +181,9 @@ class RawClient:
             consumer_data_set=data,
             producer_data_set=[ProducerData(group_name=group) for group in producers],
         )
-        return await self.ask_ok(RequestCode.HEART_BEAT, None, body)
+        answer = await self.ask(RequestCode.HEART_BEAT, None, body)
+        assert answer.code == expected, (answer.code, answer.remark)
+        return answer
 
     async def send_back(self, message: MessageExt, group: str = "g", **fields: Any) -> RemotingCommand:
         """Give a message back; returns the answer, whatever its code."""

@@ -165,6 +165,22 @@ def test_one_group_with_two_subscriptions_is_warned_about(caplog: pytest.LogCapt
     assert "one wants {orders: A}, two wants {orders: B}" in warning
 
 
+def test_a_consumer_that_contradicts_its_group_is_refused_when_that_is_set() -> None:
+    """Its heartbeat is answered with both subscriptions; its other group is served all the same."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat("one", consumers={"g": {"orders": "A"}})
+        other = RawClient(await embedded.broker.transport.connect(embedded.broker_address), [])
+        wanted = {"g": {"orders": "B"}, "h": {"orders": "B"}}
+        answer = await other.heartbeat("two", consumers=wanted, expected=ResponseCode.SYSTEM_ERROR)
+        assert "one wants {orders: A}, two wants {orders: B}" in (answer.remark or "")
+        assert embedded.broker.consumers.groups_of("orders") == {"g", "h"}
+        assert len(embedded.broker.consumers.get("g") or "") == 1
+        await other.connection.close()
+
+    with_broker(scene, refuseDifferentSubscriptions="true")
+
+
 def test_a_filter_that_cannot_be_served_is_refused_at_the_consumer_s_start() -> None:
     """CHECK_CLIENT_CONFIG, which Java consumers send for expressions that are no tags."""
 

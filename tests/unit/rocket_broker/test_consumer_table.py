@@ -8,6 +8,7 @@ import pytest
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.producer_table import ProducerTable
+from rocket_broker.refusal import Refusal
 from rocket_remoting.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.connection import Connection
@@ -181,6 +182,62 @@ def test_a_member_that_changes_its_mind_is_warned_about_again(caplog: pytest.Log
         await group.join("two", wants("B"))
         await group.join("two", wants("C", version=2))
         await group.join("two", wants("A", version=3))
+
+    with caplog.at_level(logging.WARNING, "rocket_broker"):
+        run_virtually(main)
+    assert len(caplog.messages) == 2
+
+
+def test_tags_in_another_order_are_the_same_wish(caplog: pytest.LogCaptureFixture) -> None:
+    """So is nothing and ``*``."""
+
+    async def main() -> None:
+        group = Group()
+        await group.join("one", wants("A||B"), wants("", topic="other"))
+        await group.join("two", wants("B || A"), wants("*", topic="other"))
+
+    with caplog.at_level(logging.WARNING, "rocket_broker"):
+        run_virtually(main)
+    assert caplog.messages == []
+
+
+def test_members_that_consume_in_different_ways_are_warned_about(caplog: pytest.LogCaptureFixture) -> None:
+    """One broadcasting and one not, or one that is pushed to and one that pulls."""
+
+    async def main() -> None:
+        table, peers = ConsumerTable(), Peers()
+        for name, model in (("one", MessageModel.CLUSTERING), ("two", MessageModel.BROADCASTING)):
+            broker_end, _ = await peers.connect(name)
+            data = heartbeat(wants())
+            data.message_model = model
+            table.register(ClientChannel(broker_end, name), data)
+
+    with caplog.at_level(logging.WARNING, "rocket_broker"):
+        run_virtually(main)
+    (warning,) = caplog.messages
+    assert "one is CLUSTERING CONSUME_PASSIVELY, two is BROADCASTING CONSUME_PASSIVELY" in warning
+
+
+def test_a_member_that_contradicts_is_refused_when_that_is_set(caplog: pytest.LogCaptureFixture) -> None:
+    """Until it agrees, or who was there before is gone; meanwhile it is no member and warned about once."""
+
+    async def main() -> None:
+        group = Group()
+        group.table.guard.refuses = lambda: True
+        await group.join("one", wants("A"))
+        for _ in range(2):
+            with pytest.raises(Refusal, match=r"one wants \{orders: A\}, two wants \{orders: B\}"):
+                await group.join("two", wants("B"))
+        members = group.table.get("g")
+        assert members is not None
+        assert members.client_ids() == ["one"]
+        await group.join("two", wants("A"))
+        assert members.client_ids() == ["one", "two"]
+        with pytest.raises(Refusal):
+            await group.join("two", wants("B", version=2))
+        assert members.client_ids() == ["one"]
+        group.table.unregister("g", group.clients["one"][0])
+        await group.join("two", wants("B", version=2))
 
     with caplog.at_level(logging.WARNING, "rocket_broker"):
         run_virtually(main)
