@@ -41,6 +41,8 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
 
     from streamkit.binder.attempts import RetryPolicy
     from streamkit.binder.binding import Binding
+    from streamkit.binder.factory import NewDestination
+    from streamkit.bindings_controller import BindingsController
     from streamkit.clock import Clock
     from streamkit.config.environment import Environment
     from streamkit.config.origin import Scalar
@@ -157,6 +159,16 @@ class StreamApplication:
         """Add modules, classes or objects with decorated functions."""
         self._registrations.sources.extend(sources)
 
+    def on_new_destination(
+        self, callback: "Callable[[NewDestination], object]"
+    ) -> "Callable[[NewDestination], object]":
+        """Have ``callback`` see the settings of each output binding that is made because somebody sends to a new name.
+
+        It may replace them: ``new.properties = new.properties.model_copy(update={"destination": "elsewhere"})``.
+        """
+        self._registrations.on_new_destination = callback
+        return callback
+
     def add_interceptor(self, interceptor: ChannelInterceptor, *patterns: str, order: int = 0) -> None:
         """Have ``interceptor`` see what passes the bound channels whose names match; see
         :meth:`streamkit.messaging.GlobalChannelInterceptors.add`.
@@ -261,6 +273,13 @@ class StreamApplication:
     def bindings(self) -> "Mapping[str, Binding]":
         """The bindings by name, while the application runs."""
         return self._required_runtime().service.bindings
+
+    @property
+    def controller(self) -> "BindingsController":
+        """What tells and changes the states of the bindings, and makes new ones, while the application runs."""
+        from streamkit.bindings_controller import BindingsController
+
+        return BindingsController(self._required_runtime)
 
     @property
     def is_running(self) -> bool:

@@ -278,8 +278,17 @@ class Assembly:
         try:
             self._input(name)
         except ConfigurationError:
-            self._listeners.pop(uniform(name), None)
+            self.drop_input(name)
             raise
+
+    def drop_input(self, name: str) -> None:
+        """Take the listeners off an input that is not to be after all."""
+        self._listeners.pop(uniform(name), None)
+        channel = self._parts.channels[name]
+        dropped = [each for each in self._subscribed if each[0] is channel]
+        self._subscribed = [each for each in self._subscribed if each[0] is not channel]
+        for _, handler in dropped:
+            channel.unsubscribe(handler)
 
     def _handler(self, binding: str, registered: _Registered) -> ListenerHandler:
         function, listener = registered.function, registered.listener

@@ -86,6 +86,7 @@ class ConfigurationErrors(ConfigurationError):
     def __init__(self, errors: Iterable[ConfigurationError]) -> None:
         self.errors = tuple(errors)
         # Of a listener, for instance, no setting is to blame.
+        # Of a listener, for instance, no setting is to blame.
         noun = "setting" if all(error.origin or error.key for error in self.errors) else "thing"
         what = f"1 {noun} is" if len(self.errors) == 1 else f"{len(self.errors)} {noun}s are"
         lines = [f"{what} wrong:", *(f"  - {error}" for error in self.errors)]

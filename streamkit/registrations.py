@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
 from streamkit.functions.declaration import FunctionDeclaration
 from streamkit.listener import Listener
 from streamkit.messaging.interceptor import GlobalChannelInterceptors

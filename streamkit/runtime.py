@@ -186,7 +186,11 @@ class Runtime:
         self._assembly.late_input(name, listeners)
         binding = self.service.inputs[-1]
         self._intercept(binding.channel)
-        await self.service.launch(binding)
+        try:
+            await self.service.launch(binding)
+        except BaseException:
+            self._assembly.drop_input(name)
+            raise
         return binding
 
     async def define_output(self, name: str) -> OutputBinding:

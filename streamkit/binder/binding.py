@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pydantic import BaseModel
+
 from streamkit.binder.binder import (
     Binder,
     BindingState,
@@ -81,6 +83,11 @@ class Binding(ABC):
     def state(self) -> BindingState:
         """Running, paused or stopped."""
 
+    @property
+    def settings(self) -> Sequence[BaseModel]:
+        """Its settings: the application's of this binding, then its binder's own."""
+        return ()
+
     @abstractmethod
     async def start(self) -> None:
         """Bind; does nothing on a binding that is bound. A stop meanwhile ends it.
@@ -142,6 +149,11 @@ class OutputBinding(Binding):
         self._producer: ProducerBinding | None = None
         self._given_up: Exception | None = None
         self._subscriber: SendingHandler | None = None
+
+    @property
+    def settings(self) -> Sequence[BaseModel]:
+        """`producer.*` of the binding, and its binder's."""
+        return self._destination.properties, self._destination.extended
 
     @property
     def state(self) -> BindingState:
@@ -224,6 +236,12 @@ class InputBinding(Binding):
         self._is_paused = False
         # What is left of a stop: calls in flight, and leaving the group.
         self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def settings(self) -> Sequence[BaseModel]:
+        """`consumer.*` of the binding, and its binder's."""
+        destination, _ = self._consumers[0]
+        return destination.properties, destination.extended
 
     @property
     def state(self) -> BindingState:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
 from streamkit.binder.binding import Binding, InputBinding, OutputBinding
-from streamkit.binder.factory import BindingFactory
+from streamkit.binder.factory import BindingFactory, NewDestination
 from streamkit.binder.registry import BinderRegistry
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX, StreamSettings
@@ -34,12 +34,14 @@ class BindingService:
 
     Attributes:
         bindings: Those of listeners, interfaces and settings, by name.
+        on_new_destination: Called before an output binding is made because somebody sends to its name.
     """
 
     def __init__(
         self, owner: object, settings: StreamSettings, registry: BinderRegistry, factory: BindingFactory
     ) -> None:
         self.bindings: dict[str, Binding] = {}
+        self.on_new_destination: Callable[[NewDestination], object] | None = None
         self._by_uniform_name: dict[str, Binding] = {}
         self.factory = factory
         self._owner = owner
@@ -60,6 +62,11 @@ class BindingService:
         """The output bindings."""
         return [binding for binding in self.bindings.values() if isinstance(binding, OutputBinding)]
 
+    @property
+    def dynamic(self) -> Sequence[OutputBinding]:
+        """The output bindings made by name while the application runs, the one used longest ago first."""
+        return list(self._dynamic.values())
+
     def add(self, binding: Binding) -> None:
         """Take charge of a binding."""
         self.bindings[binding.name] = binding
@@ -76,12 +83,23 @@ class BindingService:
             ConfigurationErrors: Settings ask what binders cannot do; all of them are told.
             BinderError: A system is away and the settings say to fail, or it refused.
         """
-        outputs = [binding for binding in self.outputs if self._starts(binding)]
-        inputs = [binding for binding in self.inputs if self._starts(binding)]
-        away = await self._check([*outputs, *inputs])
-        for expected in [*outputs, *inputs]:
+        await self._bind([*self.outputs, *self.inputs])
+
+    async def launch(self, binding: OutputBinding | InputBinding) -> None:
+        """Take charge of one more binding, and bind it if it starts by itself; errors as those of :meth:`start`."""
+        self.add(binding)
+        try:
+            await self._bind([binding])
+        except BaseException:
+            del self.bindings[binding.name], self._by_uniform_name[uniform(binding.name)]
+            raise
+
+    async def _bind(self, bindings: Iterable[OutputBinding | InputBinding]) -> None:
+        starting = [binding for binding in bindings if self._starts(binding)]
+        away = await self._check(starting)
+        for expected in starting:
             expected.expect()
-        for binding in [*outputs, *inputs]:
+        for binding in starting:
             if binding in away or not await self._try(binding):
                 self._retry_later(binding)
 
@@ -190,7 +208,7 @@ class BindingService:
                 f"lists only {', '.join(allowed)}",
                 value=name,
             )
-        binding = self.factory.output(name, make_channel(name), binder)
+        binding = self.factory.output(name, make_channel(name), binder, self.on_new_destination)
         await binding.start()
         return binding
 

@@ -18,6 +18,7 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.binding import InputBinding, OutputBinding, ReadyBinder
 from streamkit.binder.capabilities import Capability, Requirement, describe, missing
+from streamkit.binder.delivery import ExtendedProducerProperties
 from streamkit.binder.error_channels import (
     ErrorChannels,
     ErrorFunction,
@@ -55,7 +56,7 @@ from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.message import ErrorMessage, Message
 
-__all__ = ["BindingFactory"]
+__all__ = ["BindingFactory", "NewDestination"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -106,6 +107,24 @@ class _CheckedBinder(ReadyBinder):
             if each.requirement in lacking:
                 raise each.refused(self._binding, binder)
         return binder
+
+
+@dataclass(slots=True)
+class NewDestination:
+    """An output binding that is about to be made because somebody sends to its name; its settings can be replaced.
+
+    Attributes:
+        name: What was sent to.
+        channel: The binding's channel, nothing is sent to yet.
+        properties: Its settings; another destination or producer's settings may be put in their place, with
+            ``properties.model_copy(update={...})``.
+        extended: The binder's own settings of it, likewise.
+    """
+
+    name: str
+    channel: SubscribableChannel
+    properties: BindingProperties
+    extended: ExtendedProducerProperties
 
 
 class BindingFactory:
@@ -195,13 +214,20 @@ class BindingFactory:
             suggestion=near[0] if near else None,
         )
 
-    def output(self, name: str, channel: SubscribableChannel, binder: str | None = None) -> OutputBinding:
+    def output(
+        self,
+        name: str,
+        channel: SubscribableChannel,
+        binder: str | None = None,
+        configure: Callable[[NewDestination], object] | None = None,
+    ) -> OutputBinding:
         """Return the output binding of that name, not bound yet.
 
         Args:
             name: The binding's name.
             channel: What the application sends to.
             binder: The binder's name, if not the one of the settings.
+            configure: May change the binding's settings.
 
         Raises:
             ConfigurationError: Its settings are wrong.
@@ -211,6 +237,10 @@ class BindingFactory:
         extended = self._environment.explain_extended(
             chosen.extended_type, name, "producer", chosen.producer_properties
         )
+        if configure is not None:
+            new = NewDestination(name, channel, properties, extended.value)
+            configure(new)
+            properties, extended = new.properties, replace(extended, value=new.extended)
         topic = properties.destination or name
         report = self._sending_failed(name, topic, self._error_function(properties))
         destination = ProducerDestination(topic, name, properties.producer, extended.value, report)

@@ -13,7 +13,8 @@ binders.x.inheritEnvironment=false binders.x.defaultCandidate=false defaultBinde
 dynamicDestinations=t dynamicDestinationCacheSize=5 bindingRetryInterval=5 source=a inputBindings=a outputBindings=b
 pollable-source=a overrideCloudConnectors=true function.definition=f function.bindings.f-in-0=b
 function.autodetect=false function.routing.enabled=true poller.fixedDelay=5
-integration.messageHandlerNotPropagatedHeaders=x poller.maxMessagesPerPoll=5 poller.cron=* poller.initialDelay=5 metrics.key=x metrics.meterFilter=x metrics.properties=x
+integration.messageHandlerNotPropagatedHeaders=x poller.maxMessagesPerPoll=5 poller.cron=* poller.initialDelay=5
+metrics.key=x metrics.meterFilter=x metrics.properties=x
 metrics.scheduleInterval=5s schemaRegistryClient.endpoint=x schemaRegistryClient.cached=true
 """
 
