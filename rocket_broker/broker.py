@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 VIP_OFFSET = 2
 """Clients of RocketMQ 4.4's age send and query offsets at the listening port minus this (J4)."""
 
+PAIRS_TRIED = 50
 HOUSEKEEPING_SECONDS = 10.0
 CONNECT_BACK_SECONDS = 3.0
 
@@ -143,19 +144,42 @@ class Broker:
         store_ip = await _ip_of(s.advertised_host)
         if s.listen_port:
             await self._build((store_ip, s.listen_port))
-        self._server = await self._serve(s.listen_port, undo)
+        servers = await (self._serve_at(s.listen_port) if s.listen_port else self._serve_anywhere())
+        for server in servers:
+            undo.push_async_callback(server.close)
+        self._server = servers[0]
         if not s.listen_port:
             await self._build((store_ip, self._server.port))
-        elif s.listen_port > VIP_OFFSET:
-            try:
-                await self._serve(s.listen_port - VIP_OFFSET, undo)
-            except StartError as e:
-                _log.warning("clients that use the VIP channel will not reach this broker: %s", e)
         undo.push_async_callback(self._finish_requests)  # while there are connections to answer on
 
-    async def _serve(self, port: int, undo: AsyncExitStack) -> Server:
+    async def _serve_at(self, port: int) -> list[Server]:
+        """Serve at the port, and for the VIP channel if the port below is free."""
+        servers = [await self._serve(port)]
+        if self.settings.vip_channel_enable and port > VIP_OFFSET:
+            try:
+                servers.append(await self._serve(port - VIP_OFFSET))
+            except StartError as e:
+                _log.warning("clients that use the VIP channel will not reach this broker: %s", e)
+        return servers
+
+    async def _serve_anywhere(self) -> list[Server]:
+        """Serve at a free port, and for the VIP channel: another pair of ports is tried when one is taken."""
+        if not self.settings.vip_channel_enable:
+            return [await self._serve(0)]
+        for _ in range(PAIRS_TRIED):
+            server = await self._serve(0)
+            try:
+                return [server, await self._serve(server.port - VIP_OFFSET)]
+            except StartError:
+                await server.close()
+        _log.warning(
+            "clients that use the VIP channel will not reach this broker: no two free ports beside each other"
+        )
+        return [await self._serve(0)]
+
+    async def _serve(self, port: int) -> Server:
         s = self.settings
-        server = await listen(
+        return await listen(
             self.transport,
             s.listen_host,
             port,
@@ -163,8 +187,6 @@ class Broker:
             on_close=self._connection_closed,
             client_limits=limits(s.server_channel_max_idle_time_seconds, s.write_buffer_high_water_mark),
         )
-        undo.push_async_callback(server.close)
-        return server
 
     async def _connect_back(self) -> None:
         """Find out now, not from puzzled users, that the advertised address leads nowhere."""

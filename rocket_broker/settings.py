@@ -122,8 +122,9 @@ class BrokerSettings(ApacheSettings):
         "DefaultCluster", "Cluster the broker belongs to.", check=_name, fixed=True
     )
     broker_id: int = setting(MASTER_ID, "0: master.", check=_master, fixed=True)
-    listen_port: int = setting(
-        10911, "Port for clients; this port - 2 is served too. 0: any free port.", maximum=_PORT, fixed=True
+    listen_port: int = setting(10911, "Port for clients. 0: any free port.", maximum=_PORT, fixed=True)
+    vip_channel_enable: bool = setting(
+        True, "Serve listenPort - 2 too, where old clients send (no key of Apache's).", fixed=True
     )
     bind_address: str = setting(
         "", "Address to listen on (5.x); default: brokerIP1 if set, else loopback.", check=_host, fixed=True

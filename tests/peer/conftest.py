@@ -10,14 +10,20 @@ from contextlib import ExitStack
 import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
-from tests.peer.apache import ApacheBroker, free_ports
+from tests.peer.apache import ApacheBroker
 from tests.peer.artifacts import GENERATIONS, VERSIONS, PeersUnavailableError, class_path
 from tests.peer.java_client import JavaClient
 from tests.peer.spring_apps import SpringPeer
 from tests.peer.spring_stage import SpringStage
 from tests.peer.stage import DELAY_LEVELS, Stage
 
-SETTINGS = {"messageDelayLevel": DELAY_LEVELS}
+SETTINGS = {
+    "messageDelayLevel": DELAY_LEVELS,
+    # A transaction is asked about soon, and put aside after three answers that it is unknown.
+    "transactionTimeOut": "500",
+    "transactionCheckInterval": "500",
+    "transactionCheckMax": "3",
+}
 
 
 def of_version(version: str, *more: str) -> object:
@@ -62,13 +68,9 @@ class Peers:
         return self._springs[generation]
 
     def bundled(self) -> ThreadedBroker:
-        """Return our own broker, on ports given to it: with a free one it has no VIP channel."""
+        """Return our own broker, on free ports."""
         if self._bundled is None:
-            name_server_port, broker_port = free_ports()
-            bundled = ThreadedBroker(
-                name_server_port=name_server_port, broker_port=broker_port, settings=SETTINGS
-            )
-            self._bundled = self._stack.enter_context(bundled)
+            self._bundled = self._stack.enter_context(ThreadedBroker(settings=SETTINGS))
         return self._bundled
 
 

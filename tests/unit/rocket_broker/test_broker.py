@@ -23,6 +23,7 @@ from rocket_remoting.bodies import LockBatchRequestBody, TopicRouteData, decode_
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.connection import Connection
+from rocket_remoting.errors import ConnectError
 from rocket_remoting.headers import (
     GetRouteInfoRequestHeader,
     PullMessageRequestHeader,
@@ -33,6 +34,7 @@ from rocket_remoting.memory import MemoryTransport
 from rocket_remoting.message import MessageQueue
 from rocket_remoting.record import decode_records
 from rocket_remoting.tcp import TcpTransport
+from rocket_remoting.transport import Transport
 from streamkit.testing.virtual_time import VirtualTime
 
 
@@ -185,6 +187,43 @@ def test_the_vip_port_serves_the_same_requests(tmp_path: Path) -> None:
             assert await send(vip, "orders", b"one") == ResponseCode.SUCCESS
             assert await pull(client, "orders") == [b"one"]
         await broker.stop()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("transport", [TcpTransport(), MemoryTransport()], ids=["tcp", "memory"])
+def test_a_broker_on_any_free_port_has_a_vip_port_too(transport: Transport) -> None:
+    """Whatever ports are taken meanwhile: two brokers find four."""
+
+    async def main() -> None:
+        async with (
+            EmbeddedBroker(transport=transport) as first,
+            EmbeddedBroker(transport=transport) as second,
+        ):
+            for embedded in (first, second):
+                host, _, port = embedded.broker_address.rpartition(":")
+                for number in (int(port), int(port) - 2):
+                    client = await transport.connect(f"{host}:{number}")
+                    assert await send(client, "orders", b"one") == ResponseCode.SUCCESS
+                    await client.close()
+
+    asyncio.run(main())
+
+
+def test_the_vip_port_can_be_turned_off() -> None:
+    """``vipChannelEnable=false`` leaves the port to others."""
+
+    async def main() -> None:
+        transport = MemoryTransport()
+        settings = {"vipChannelEnable": "false"}
+        async with EmbeddedBroker(transport=transport, broker_port=10911, settings=settings) as embedded:
+            assert embedded.broker_address == "127.0.0.1:10911"
+            with pytest.raises(ConnectError):
+                await transport.connect("127.0.0.1:10909")
+        async with EmbeddedBroker(transport=transport, settings=settings) as embedded:
+            port = int(embedded.broker_address.rpartition(":")[2])
+            with pytest.raises(ConnectError):
+                await transport.connect(f"127.0.0.1:{port - 2}")
 
     asyncio.run(main())
 
