@@ -138,11 +138,14 @@ _BROKER = {
         maxChecksumRange maxConsumeQueueScan maxRecoveryCommitlogFiles messageIndexSafe
         putMsgIndexHightWater recheckReputOffsetFromCq travelCqFileNumWhenGetMessage
     """,
-    "files are not deleted by age or disk use": """
-        cleanFileForciblyEnable cleanResourceInterval clearRetryTopicWhenDeleteTopic
-        deleteCommitLogFilesInterval deleteFileBatchMax deleteWhen destroyMapedFileIntervalForcibly
-        diskMaxUsedSpaceRatio diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio
-        logicalDiskSpaceCleanForciblyThreshold maxBatchDeleteFilesNum redeleteHangedFileInterval
+    "a file's name goes at once, and its bytes when nobody reads them any more": """
+        destroyMapedFileIntervalForcibly redeleteHangedFileInterval
+    """,
+    "consume queues are deleted with the log that they lead to": """
+        logicalDiskSpaceCleanForciblyThreshold maxBatchDeleteFilesNum
+    """,
+    "a group's retry topic stays when a topic is deleted": """
+        clearRetryTopicWhenDeleteTopic
     """,
     "compacted and batch topics (5.x) are not built in": """
         compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal enableBatchPush

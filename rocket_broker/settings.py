@@ -42,9 +42,11 @@ SMALL_STORE = {
     "maxHashSlotNum": "500000",
     "maxIndexNum": "2000000",
     "enablePropertyFilter": "true",
+    "cleanFileForciblyEnable": "false",
+    "diskSpaceWarningLevelRatio": "100",
 }
-"""Settings for a developer's machine. A store keeps the file sizes it was made with, so all that open ./.streamkit
-use these. Filtering by SQL92 is Apache's to turn on by hand; here there is nobody to do that."""
+"""Settings for a developer's machine, whose disk others fill. A store keeps the file sizes it was made with, so all
+that open ./.streamkit use these. Filtering by SQL92 is Apache's to turn on by hand; here there is nobody to do that."""
 
 _PORT = 65_535
 _INT = 2**31 - 1
@@ -78,6 +80,12 @@ def _delay_levels(value: str) -> str | None:
     except ValueError:
         return "delays separated by spaces, as 1s 5s 10m 2h 1d"
     return None if 1 <= levels.max_level <= MAX_DELAY_LEVELS else f"1 to {MAX_DELAY_LEVELS} delays"
+
+
+def _hours(value: str) -> str | None:
+    parts = _split(value)
+    good = parts and all(part.isdecimal() and int(part) < 24 for part in parts)
+    return None if good else "hours from 00 to 23, several separated by ';', as 04;16"
 
 
 def _permission(value: int) -> str | None:
@@ -233,9 +241,6 @@ class BrokerSettings(ApacheSettings):
     transaction_check_max: int = setting(
         15, "Checks of a half message before it goes to TRANS_CHECK_MAX_TIME_TOPIC.", minimum=0
     )
-    file_reserved_time: int = setting(
-        72, "Hours after which a half message is no longer asked about; files are not deleted.", minimum=1
-    )
 
     # Store
     store_path_root_dir: Path = setting(Path.home() / "store", "Directory of the store.", fixed=True)
@@ -283,6 +288,45 @@ class BrokerSettings(ApacheSettings):
         20_000_000, "Entries of an index file.", minimum=2, maximum=2**27, fixed=True
     )
 
+    file_reserved_time: int = setting(
+        72,
+        "Hours a file of the commit log is kept, and a half message asked about.",
+        minimum=1,
+        fixed=True,
+    )
+    delete_when: str = setting(
+        "04", "Hours of the day at which older files are deleted, separated by ';'.", check=_hours, fixed=True
+    )
+    clean_resource_interval: int = setting(
+        10_000, "Milliseconds between looks at age and disk.", minimum=1, fixed=True
+    )
+    delete_file_batch_max: int = setting(
+        10, "Most files of the commit log deleted in one go (5.x).", minimum=1, fixed=True
+    )
+    delete_commit_log_files_interval: int = setting(
+        100, "Milliseconds between two deleted files of the commit log.", fixed=True
+    )
+    disk_max_used_space_ratio: int = setting(
+        75,
+        "Percent of the disk used from which older files are deleted at any hour.",
+        minimum=10,
+        maximum=95,
+        fixed=True,
+    )
+    clean_file_forcibly_enable: bool = setting(
+        True, "Delete the oldest files, whatever their age, when the disk fills.", fixed=True
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85, "Percent of the disk used from which that is done (5.x).", minimum=10, maximum=100, fixed=True
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90,
+        "Percent of the disk used from which messages are refused (5.x).",
+        minimum=10,
+        maximum=100,
+        fixed=True,
+    )
+
     @property
     def name_servers(self) -> list[str]:
         """The addresses in ``namesrvAddr``, each once."""
@@ -328,6 +372,15 @@ class BrokerSettings(ApacheSettings):
             max_msgs_num_batch=self.max_msgs_num_batch,
             check_crc_on_recover=self.check_crc_on_recover,
             delay_levels=DelayLevels(self.message_delay_level),
+            file_reserved_time=self.file_reserved_time * 3_600_000,
+            delete_when=frozenset(map(int, _split(self.delete_when))),
+            clean_resource_interval=self.clean_resource_interval,
+            delete_file_batch_max=self.delete_file_batch_max,
+            delete_commit_log_files_interval=self.delete_commit_log_files_interval,
+            disk_max_used_space_ratio=self.disk_max_used_space_ratio,
+            disk_space_clean_forcibly_ratio=self.disk_space_clean_forcibly_ratio,
+            clean_file_forcibly_enable=self.clean_file_forcibly_enable,
+            disk_space_warning_level_ratio=self.disk_space_warning_level_ratio,
         )
 
 

@@ -150,13 +150,12 @@ class CommitLog:
             self._tail.close()  # to be mapped anew
         return removed
 
-    def remove_first_file(self, before_ms: int) -> bool:
-        """Delete the oldest file if it was last written before a time and is not the only one."""
+    def take_first_file(self, before_ms: int) -> MappedFile | None:
+        """Take the oldest file out if it was last written before a time and is not the only one."""
         files = self.files.files
         if len(files) < 2 or self.files.maps.file_system.modified_ms(files[0].path) >= before_ms:
-            return False
-        self.files.remove_first()
-        return True
+            return None
+        return self.files.take_first()
 
     def next_file(self, offset: int) -> int:
         """Return the offset at which the file behind the one that holds ``offset`` begins."""

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
 from rocket_broker.store.settings import StoreSettings
 
-__all__ = ["ENTRY_SIZE", "ConsumeQueue"]
+__all__ = ["ENTRY", "ENTRY_SIZE", "FILLER_SIZE", "ConsumeQueue"]
 
 ENTRY = struct.Struct(">qiq")
 ENTRY_SIZE = ENTRY.size
-_FILLER_SIZE = 0x7FFFFFFF
+FILLER_SIZE = 0x7FFFFFFF
 _EVERYTHING = 2**63 - 1
 
 
@@ -111,7 +111,7 @@ class ConsumeQueue:
             self.min_offset = offset
         while self.max_offset < offset:
             self.prepare()
-            self.append(0, _FILLER_SIZE, 0)
+            self.append(0, FILLER_SIZE, 0)
         self._find_max_physical()
 
     def entries(self, offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
@@ -192,18 +192,17 @@ class ConsumeQueue:
         numbers = range(low, self.max_offset)
         self.min_offset = low + bisect_left(numbers, True, key=lambda n: self._is_kept(n, commit_log_first))
 
-    def remove_files(self) -> int:
-        """Delete the files all of whose messages the log has no more, but never the last; return how many."""
-        removed = 0
+    def take_old_files(self) -> list[MappedFile]:
+        """Take out the files all of whose messages the log has no more, but never the last."""
+        taken = []
         while len(self.files.files) > 1 and self.files.files[1].base <= self.min_offset * ENTRY_SIZE:
-            self.files.remove_first()
-            removed += 1
-        return removed
+            taken.append(self.files.take_first())
+        return taken
 
     def remove(self) -> None:
         """Delete the queue."""
         while self.files.files:
-            self.files.remove_first()
+            self.files.take_first().remove()
         file_system = self.files.maps.file_system
         if file_system.size(self.files.directory) is not None:
             file_system.remove(self.files.directory)
@@ -229,13 +228,13 @@ class ConsumeQueue:
 
     def _is_kept(self, offset: int, commit_log_first: int) -> bool:
         commit_log_offset, size, _ = self._raw_entry(offset)
-        return commit_log_offset >= commit_log_first and size != _FILLER_SIZE
+        return commit_log_offset >= commit_log_first and size != FILLER_SIZE
 
     def _find_max_physical(self) -> None:
         self.max_physical = -1
         if self.files.file_at((self.max_offset - 1) * ENTRY_SIZE) is not None:
             commit_log_offset, size, _ = self._raw_entry(self.max_offset - 1)
-            if size != _FILLER_SIZE:
+            if size != FILLER_SIZE:
                 self.max_physical = commit_log_offset + size
 
     def __repr__(self) -> str:

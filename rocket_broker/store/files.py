@@ -102,6 +102,9 @@ class FileSystem(Protocol):
     def most_maps(self) -> int:
         """Return how many files may be mapped at once."""
 
+    def used_percent(self, path: Path) -> float:
+        """Return how much of the disk that holds a directory is used, of what this process may use."""
+
 
 class OsFileSystem:
     """The operating system's files (Linux, macOS)."""
@@ -225,6 +228,11 @@ class OsFileSystem:
         # Each map of Python keeps a file descriptor, and the broker's connections need some too.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return _MOST_MAPS if limit == resource.RLIM_INFINITY else max(64, min(_MOST_MAPS, limit // 2))
+
+    def used_percent(self, path: Path) -> float:
+        disk = os.statvfs(path)
+        used = disk.f_blocks - disk.f_bfree
+        return 100 * used / max(1, used + disk.f_bavail)
 
     def __repr__(self) -> str:
         return "OsFileSystem()"

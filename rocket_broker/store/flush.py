@@ -135,6 +135,17 @@ class Flusher:
             return False
         return self._commit_log.flushed >= offset
 
+    async def flush(self) -> None:
+        """Bring to the disk what is stored now.
+
+        Raises:
+            OSError: The disk refused, now or before.
+        """
+        unflushed = self._unflushed()
+        await self._flush(unflushed, self._write)
+        if self._commit_log.flushed < unflushed.mark.offset or self.is_broken:
+            raise OSError(errno.EIO, "the disk refused a flush", str(self._settings.root))
+
     def flush_all(self) -> None:
         """Bring everything to the disk now, in this thread.
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from rocket_broker.store.errors import FileSizeMismatch
 from rocket_broker.store.index_file import IndexFile
-from rocket_broker.store.mapped_file import OpenMaps
+from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 from rocket_broker.store.settings import StoreSettings
 from rocket_remoting.java_hash import java_hash
 
@@ -109,15 +109,15 @@ class Index:
             self.files.remove(file)
             file.file.remove()
 
-    def remove_before(self, offset: int) -> int:
-        """Delete files with only messages before an offset of the log, never the last; return how many."""
-        removed = 0
+    def take_before(self, offset: int) -> list[MappedFile]:
+        """Take out the files with only messages before an offset of the log, but never the last."""
+        taken = []
         while len(self.files) > 1 and self.files[0].end_offset < offset:
             file = self.files.pop(0)
             self.dirty.discard(file)
-            file.file.remove()
-            removed += 1
-        return removed
+            file.file.close()
+            taken.append(file.file)
+        return taken
 
     def _add_file(self, now_ms: int) -> None:
         index_file = self._file(_file_name(now_ms))

@@ -26,13 +26,18 @@ from pathlib import Path
 
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 
-__all__ = ["IndexFile"]
+__all__ = ["IndexFile", "file_size"]
 
 _HEADER = struct.Struct(">qqqqii")
 _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
 _CHUNK_BITS = 16
 _MOST_SECONDS = 2**31 - 1
+
+
+def file_size(slots: int, entries: int) -> int:
+    """Return the bytes of a file with so many slots and entries."""
+    return _HEADER.size + slots * _SLOT.size + entries * _ENTRY.size
 
 
 class IndexFile:
@@ -52,7 +57,7 @@ class IndexFile:
         self._slots = slots
         self._capacity = entries
         self._entries_start = _HEADER.size + slots * _SLOT.size
-        self.file = MappedFile(path, 0, self._entries_start + entries * _ENTRY.size, maps)
+        self.file = MappedFile(path, 0, file_size(slots, entries), maps)
         self.file.allocated = self._entries_start
         # Slots are written all over their part of the file, so room for them is made chunk by chunk.
         self._chunks_allocated = bytearray((self._entries_start >> _CHUNK_BITS) + 1)

@@ -273,10 +273,10 @@ class MappedFileQueue:
             self.files[-1].clear(end - self.files[-1].base)
         return removed
 
-    def remove_first(self) -> MappedFile:
-        """Delete the oldest file and return it."""
+    def take_first(self) -> MappedFile:
+        """Take the oldest file out, to be removed by any thread, and return it."""
         file = self.files.pop(0)
-        file.remove()
+        file.close()
         return file
 
     def between(self, start: int, end: int) -> list[Path]:

@@ -10,6 +10,7 @@ visible as soon as it is stored. Room on the disk for all three is made before a
 is stored with its entries, or refused.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 
@@ -25,7 +26,7 @@ from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutSta
 from rocket_broker.store.queue_reader import RecordFilter, read
 from rocket_broker.store.queue_table import QueueTable, check_names
 from rocket_broker.store.recovery import Recovery, RecoveryReport
-from rocket_broker.store.retention import delete_expired
+from rocket_broker.store.retention import Retention
 from rocket_broker.store.settings import FlushDiskType, StoreSettings
 from rocket_broker.store.time_search import offset_at, stored_at
 from rocket_remoting.clock import Clock
@@ -71,6 +72,16 @@ class MessageStore:
             index=self._index,
             checkpoint=self._checkpoint,
         )
+        self._retention = Retention(
+            settings,
+            self._file_system,
+            clock,
+            log=self._commit_log,
+            queues=self._queues,
+            index=self._index,
+            flusher=self._flusher,
+        )
+        self._cleaning: asyncio.Task[None] | None = None
         self._lock: FileLock | None = None
         self._is_open = False
         self._is_full = False
@@ -107,7 +118,7 @@ class MessageStore:
         return report
 
     async def start(self) -> None:
-        """Flush in the background from now on.
+        """Flush, and delete what is too old, in the background from now on.
 
         Raises:
             StoreClosed: `load` comes first.
@@ -115,12 +126,16 @@ class MessageStore:
         if not self._is_open:
             raise StoreClosed(self.settings.root)
         self._flusher.start()
+        self._cleaning = asyncio.create_task(self._retention.run(), name=f"clean {self.settings.root}")
 
     async def stop(self) -> None:
         """Bring everything to the disk and close the store; the next start finds it in order."""
         if not self._is_open:
             return
         self._is_open = False
+        if self._cleaning is not None:
+            self._cleaning.cancel()
+            await asyncio.wait([self._cleaning])
         await self._flusher.stop()
         if not self._flusher.is_broken:
             self._file_system.remove(self.settings.abort_path)
@@ -136,7 +151,7 @@ class MessageStore:
 
         A message refused leaves no trace.
         """
-        if not self._is_open or self._flusher.is_broken:
+        if not self._is_open or self._flusher.is_broken or self._retention.is_disk_full:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
         log = self._commit_log
         if log.end - log.flushed > self.settings.max_unflushed_bytes:
@@ -360,16 +375,21 @@ class MessageStore:
             self._flusher.dirty_queues.discard(queue)
         self.flush()  # the mark need not lead to them any more
 
-    def delete_expired(self, before_ms: int) -> int:
-        """Delete the commit log's files last written before a time and return how many; see `retention`.
-
-        Everything is brought to the disk first, so that no crash takes back by how much a queue was counted.
+    async def delete_before(self, before_ms: int) -> int:
+        """Delete the commit log's oldest files last written before a time; return how many; see `retention`.
 
         Raises:
-            OSError: The disk refused. Nothing is deleted then.
+            OSError: The disk refused.
         """
-        self.flush()
-        return delete_expired(self._commit_log, self._queues, self._index, before_ms)
+        return await self._retention.delete_before(before_ms)
+
+    async def clean(self) -> int:
+        """Delete what is due by hour and disk now and return how many files of the log; the store does it by itself.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        return await self._retention.clean()
 
     def __repr__(self) -> str:
         return f"MessageStore({str(self.settings.root)!r}, {self._commit_log}, {self._queues})"

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from rocket_broker.store.commit_log import CommitLog
-from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.consume_queue import FILLER_SIZE, ConsumeQueue
 from rocket_broker.store.messages import GetResult, GetStatus
 
 __all__ = ["RecordFilter", "read"]
@@ -57,7 +57,8 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
                 status = GetStatus.NO_MATCHED_MESSAGE
             elif (record := record_of(log_offset, size)) is None:
                 status = GetStatus.MESSAGE_WAS_REMOVING
-                skip_to = log.next_file(log_offset)
+                if size != FILLER_SIZE:
+                    skip_to = log.next_file(log_offset)
             elif record_filter is not None and not record_filter.wants_record(record):
                 status = GetStatus.NO_MATCHED_MESSAGE
             else:

@@ -1,26 +1,170 @@
-"""Deleting what is too old: files of the commit log, and what led to their messages."""
+"""Deletes files of the commit log that are old, or whose room the disk needs, and what led to their messages.
+
+::
+
+    every cleanResourceInterval (10 s)
+    it is an hour of deleteWhen, or the disk is used over        files last written longer ago than fileReservedTime,
+    diskMaxUsedSpaceRatio (75 %)                                 72 hours
+    used over diskSpaceCleanForciblyRatio (85 %)                 the oldest files, whatever their age, unless
+                                                                 cleanFileForciblyEnable is off
+    used over diskSpaceWarningLevelRatio (90 %)                  as above, and messages are refused until it is less
+
+The last file is never deleted. Queues begin then with their first message that is still there, and keep their
+count even if none is. Everything is brought to the disk first, so that no crash takes back by how much a queue
+was counted: what led to deleted messages cannot be made anew. Files are removed in a worker thread, where a gigabyte
+takes its time; who reads one of them just then keeps what he reads.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from rocket_broker.store.commit_log import CommitLog
+from rocket_broker.store.files import FileSystem
+from rocket_broker.store.flush import Flusher
 from rocket_broker.store.index import Index
+from rocket_broker.store.mapped_file import MappedFile
 from rocket_broker.store.queue_table import QueueTable
+from rocket_broker.store.settings import StoreSettings
+from rocket_remoting.clock import Clock
 
-__all__ = ["delete_expired"]
+__all__ = ["Retention"]
 
-_MOST_AT_ONCE = 10
-"""Deleting a file of a gigabyte takes its time."""
+_log = logging.getLogger(__name__)
+
+_WHATEVER_AGE = 2**63 - 1
+_QUEUES_IN_ONE_GO = 100
+"""Looking where a queue begins now may map a file of it; ten thousand of them must not hold up the loop."""
 
 
-def delete_expired(log: CommitLog, queues: QueueTable, index: Index, before_ms: int) -> int:
-    """Delete the log's files last written before a time, at most ten and never the last; return how many.
+class Retention:
+    """Keeps one store from growing for ever.
 
-    Queues begin then with their first message that is still there, and keep their count even if none is.
+    Attributes:
+        is_disk_full: Whether so little room is left that no message should be taken.
     """
-    deleted = 0
-    while deleted < _MOST_AT_ONCE and log.remove_first_file(before_ms):
-        deleted += 1
-    if deleted:
-        for queue in queues:
-            queue.correct_min_offset(log.first)
-            queue.remove_files()
-        index.remove_before(log.first)
-    return deleted
+
+    def __init__(
+        self,
+        settings: StoreSettings,
+        file_system: FileSystem,
+        clock: Clock,
+        *,
+        log: CommitLog,
+        queues: QueueTable,
+        index: Index,
+        flusher: Flusher,
+    ) -> None:
+        self.is_disk_full = False
+        self._settings = settings
+        self._file_system = file_system
+        self._clock = clock
+        self._commit_log = log
+        self._queues = queues
+        self._index = index
+        self._flusher = flusher
+        self._deleting = asyncio.Lock()
+        self._seen_used = 0.0
+
+    async def run(self) -> None:
+        """Look at age and disk from time to time, until cancelled."""
+        while True:
+            await asyncio.sleep(self._settings.clean_resource_interval / 1000)
+            try:
+                await self.clean()
+            except OSError as e:
+                _log.error("%s: old messages could not be deleted: %s", self._settings.root, e)
+
+    async def clean(self) -> int:
+        """Delete what is due now and return how many files of the commit log that were.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        settings, now = self._settings, self._clock.now_ms()
+        used = self._used_percent()
+        self._note_room(used)
+        if settings.clean_file_forcibly_enable and used > settings.disk_space_clean_forcibly_ratio:
+            return await self._delete(_WHATEVER_AGE, f"{used:.0f} % of the disk are used")
+        before_ms = now - settings.file_reserved_time
+        if used > settings.disk_max_used_space_ratio:
+            return await self._delete(before_ms, f"older than kept, {used:.0f} % of the disk are used")
+        hour = datetime.fromtimestamp(now / 1000, tz=UTC).astimezone().hour
+        return await self._delete(before_ms, "older than kept") if hour in settings.delete_when else 0
+
+    async def delete_before(self, before_ms: int) -> int:
+        """Delete files of the commit log last written before a time, and return how many that were.
+
+        Raises:
+            OSError: The disk refused. Nothing is deleted when it refused the flush before.
+        """
+        return await self._delete(before_ms, "as asked")
+
+    def _used_percent(self) -> float:
+        settings = self._settings
+        return max(map(self._file_system.used_percent, {settings.commit_log_path, settings.root}))
+
+    def _note_room(self, used: float) -> None:
+        limit = self._settings.disk_space_warning_level_ratio
+        was_full, self.is_disk_full = self.is_disk_full, used > limit
+        if self.is_disk_full and not was_full:
+            _log.error(
+                "%s: %.0f %% of the disk are used, over diskSpaceWarningLevelRatio=%d: messages are refused",
+                self._settings.root,
+                used,
+                limit,
+            )
+        elif was_full and not self.is_disk_full:
+            _log.warning(
+                "%s: %.0f %% of the disk are used, messages are taken again", self._settings.root, used
+            )
+
+    async def _delete(self, before_ms: int, why: str) -> int:
+        async with self._deleting:
+            deleted = 0
+            while deleted < self._settings.delete_file_batch_max and self._has_file_before(before_ms):
+                if not deleted:
+                    await self._flusher.flush()
+                elif self._settings.delete_commit_log_files_interval:
+                    await asyncio.sleep(self._settings.delete_commit_log_files_interval / 1000)
+                file = self._commit_log.take_first_file(before_ms)
+                if file is None:
+                    break
+                deleted += 1
+                await _remove([file])
+            if deleted:
+                await self._follow()
+                _log.info(
+                    "%s: deleted %d files of the commit log (%s); it begins at %d now",
+                    self._settings.root,
+                    deleted,
+                    why,
+                    self._commit_log.first,
+                )
+            return deleted
+
+    def _has_file_before(self, before_ms: int) -> bool:
+        files = self._commit_log.files.files
+        return len(files) > 1 and self._file_system.modified_ms(files[0].path) < before_ms
+
+    async def _follow(self) -> None:
+        """Let queues and index begin where the log does."""
+        first = self._commit_log.first
+        old: list[MappedFile] = []
+        for number, queue in enumerate(self._queues, 1):
+            queue.correct_min_offset(first)
+            old += queue.take_old_files()
+            if number % _QUEUES_IN_ONE_GO == 0:
+                await asyncio.sleep(0)
+        old += self._index.take_before(first)
+        await _remove(old)
+
+
+async def _remove(files: Sequence[MappedFile]) -> None:
+    def remove() -> None:
+        for file in files:
+            file.remove()
+
+    if files:
+        await asyncio.get_running_loop().run_in_executor(None, remove)

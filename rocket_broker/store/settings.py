@@ -48,6 +48,15 @@ class StoreSettings:
         check_crc_on_recover: Check the bodies of the messages that recovery reads.
         delay_levels: How long each delay level waits: recovery computes delivery times anew.
         max_open_maps: Most files mapped at once; 0: as many as the process may have.
+        file_reserved_time: So long a file of the commit log is kept after it was last written.
+        delete_when: Hours of the day, local time, at which older files are deleted.
+        clean_resource_interval: Time between looks at age and disk.
+        delete_file_batch_max: Most files of the commit log deleted in one go.
+        delete_commit_log_files_interval: Time between two of them.
+        disk_max_used_space_ratio: Percent of the disk used from which older files are deleted at any hour.
+        disk_space_clean_forcibly_ratio: Percent from which the oldest files are deleted, whatever their age.
+        clean_file_forcibly_enable: Whether they are.
+        disk_space_warning_level_ratio: Percent from which messages are refused.
     """
 
     root: Path
@@ -72,6 +81,15 @@ class StoreSettings:
     check_crc_on_recover: bool = True
     delay_levels: DelayLevels = field(default_factory=lambda: DelayLevels(_APACHE_DELAY_LEVELS))
     max_open_maps: int = 0
+    file_reserved_time: int = 72 * 3_600_000
+    delete_when: frozenset[int] = frozenset({4})
+    clean_resource_interval: int = 10_000
+    delete_file_batch_max: int = 10
+    delete_commit_log_files_interval: int = 100
+    disk_max_used_space_ratio: int = 75
+    disk_space_clean_forcibly_ratio: int = 85
+    clean_file_forcibly_enable: bool = True
+    disk_space_warning_level_ratio: int = 90
 
     @property
     def commit_log_path(self) -> Path:

@@ -19,6 +19,7 @@ SMALL = {
     "mapped_file_size_consume_queue": ENTRIES_PER_FILE * 20,
     "max_hash_slot_num": 100,
     "max_index_num": 400,
+    "delete_commit_log_files_interval": 0,
 }
 
 
@@ -96,6 +97,11 @@ class Disk:
 def stop(store: MessageStore) -> None:
     """Stop a store in order."""
     asyncio.run(store.stop())
+
+
+def delete_old(store: MessageStore) -> int:
+    """Delete the commit log's files but the last, at most ten; return how many."""
+    return asyncio.run(store.delete_before(2**62))
 
 
 def message(topic: str = "orders", queue_id: int = 0, body: bytes = b"body", **fields: Any) -> StoreMessage:

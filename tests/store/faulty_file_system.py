@@ -26,6 +26,7 @@ class FaultyFileSystem:
         syncs: Paths synced so far, in order.
         modified: When a file was last written, as a test says; 0 otherwise.
         map_limit: What `most_maps` answers.
+        used: What `used_percent` answers.
     """
 
     def __init__(self) -> None:
@@ -35,6 +36,7 @@ class FaultyFileSystem:
         self.syncs: list[Path] = []
         self.modified: dict[Path, int] = {}
         self.map_limit = 1000
+        self.used = 0.0
         self._files: dict[Path, _File] = {}
         self._removed: dict[Path, _File] = {}
         self._directories: set[Path] = set()
@@ -136,6 +138,9 @@ class FaultyFileSystem:
 
     def most_maps(self) -> int:
         return self.map_limit
+
+    def used_percent(self, path: Path) -> float:
+        return self.used
 
 
 class _File:

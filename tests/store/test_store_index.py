@@ -4,7 +4,7 @@ import pytest
 
 from rocket_broker.store import FileSizeMismatch, MessageStore
 from rocket_remoting.record import decode_record
-from tests.store.disk import Disk, message, stop
+from tests.store.disk import Disk, delete_old, message, stop
 
 FOREVER = 2**62
 
@@ -104,7 +104,7 @@ def test_expired_messages_are_not_found(disk: Disk) -> None:
     for number in range(300):
         store.put(message(body=b"%d" % number, keys=f"k{number}"))
     files = len(disk.file_system.names(disk.root / "index"))
-    store.delete_expired(2**62)
+    delete_old(store)
     assert found(store, "k0") == []
     assert found(store, "k299") == [b"299"]
     assert len(disk.file_system.names(disk.root / "index")) < files

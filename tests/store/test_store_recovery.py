@@ -15,6 +15,7 @@ from tests.store.disk import (
     LOG_FILE_SIZE,
     Disk,
     bodies,
+    delete_old,
     erase,
     log_file,
     message,
@@ -305,7 +306,7 @@ def test_a_queue_made_anew_begins_where_the_log_does(disk: Disk) -> None:
     """Numbers of messages that have been deleted are filled: the first that is left keeps its own."""
     store = disk.open()
     put(store, *range(300))
-    store.delete_expired(FOREVER)
+    delete_old(store)
     first = store.min_offset("orders", 0)
     stop(store)
     erase(disk, disk.root / "consumequeue")
@@ -322,7 +323,7 @@ def test_a_queue_keeps_its_count_when_all_its_messages_are_gone(disk: Disk) -> N
     store = disk.open()
     put(store, 0, 1, 2)
     put(store, *range(300), queue_id=1)
-    store.delete_expired(FOREVER)
+    delete_old(store)
     assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (3, 3)
     stop(store)
     store = disk.open()

@@ -21,7 +21,7 @@ def broker_settings(text: str) -> BrokerSettings:
 
 
 def test_the_stock_broker_conf_is_understood() -> None:
-    """Apache's conf/broker.conf sets the values it sets, and its clean-up setting is warned about."""
+    """Apache's conf/broker.conf sets the values it sets, and nothing in it is warned about."""
     settings = broker_settings(
         "brokerClusterName = DefaultCluster\n"
         "brokerName = broker-a\n"
@@ -33,10 +33,16 @@ def test_the_stock_broker_conf_is_understood() -> None:
     )
     assert settings.broker_name == "broker-a"
     assert settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
-    assert settings.file_reserved_time == 48
-    assert settings.warnings == [
-        "broker.conf:4: deleteWhen has no meaning here: files are not deleted by age or disk use",
-    ]
+    store = settings.store_settings()
+    assert (store.delete_when, store.file_reserved_time) == (frozenset({4}), 48 * 3_600_000)
+    assert settings.warnings == []
+
+
+@pytest.mark.parametrize("hours", ["24", "four", "04,16", ";"])
+def test_hours_of_cleaning_that_are_none_are_refused(hours: str) -> None:
+    """With the place, the value and what is expected."""
+    with pytest.raises(SettingError, match=r"broker\.conf:1: deleteWhen.*hours from 00 to 23"):
+        broker_settings(f"deleteWhen = {hours}\n")
 
 
 def test_each_value_remembers_where_it_was_set() -> None:

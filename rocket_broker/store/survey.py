@@ -1,0 +1,335 @@
+"""Reads the files of a store as they are, ours or Apache's, and changes nothing.
+
+::
+
+    read_log        record ─ record ─ damage ─ record ─ … ─ torn end
+    survey          every record is in its queue's file at its number, and nothing else is
+
+A record says at which offset of the log it is, so behind damaged bytes the next one is found for certain: its magic
+number, and its own place in the field for it.
+"""
+
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rocket_broker.store.consume_queue import ENTRY, ENTRY_SIZE, FILLER_SIZE
+from rocket_broker.store.errors import StoreError
+from rocket_broker.store.files import OsFileSystem
+from rocket_broker.store.mapped_file import MappedFile, OpenMaps
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.java_hash import java_hash
+from rocket_remoting.properties import PROPERTY_TAGS, decode_properties
+from rocket_remoting.record import (
+    BLANK_MAGIC,
+    MAGIC_V1,
+    MAGIC_V2,
+    RecordHeader,
+    body_crc32,
+    peek_record,
+    read_size_and_magic,
+)
+from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, transaction_value
+from rocket_remoting.topics import SCHEDULE_TOPIC
+
+__all__ = ["Damage", "QueueFiles", "StoreLayout", "Survey", "read_log", "survey"]
+
+_MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+_MAGIC_POSITION = 4
+_SMALLEST_BLANK = 8
+_CHUNK = 1 << 20
+_MOST_DETAILS = 100
+"""So many of the messages without their entry are named; all are counted."""
+
+_Progress = Callable[[int], None]
+"""Called with the offset of the log that has been reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """Where the files of a store are, and how large.
+
+    Attributes:
+        root: The store's directory.
+        log: The commit log's files, in order.
+        log_file_size: Size of each; 0 when there is none.
+        queue_file_size: Size of a consume queue file; 0 when there is none.
+        index: The index files, in order.
+    """
+
+    root: Path
+    log: tuple[Path, ...]
+    log_file_size: int
+    queue_file_size: int
+    index: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, root: Path, commit_log: Path | None = None) -> "StoreLayout":
+        """Look at a directory.
+
+        Raises:
+            StoreError: There is no store.
+        """
+        directory = commit_log or root / "commitlog"
+        if not directory.is_dir():
+            raise StoreError(f"{root} holds no store: there is no directory {directory.name} in it")
+        log = _numbered(directory)
+        queue = next((file for file in (root / "consumequeue").glob("*/*/*") if _is_number(file)), None)
+        return cls(
+            root,
+            log,
+            log[0].stat().st_size if log else 0,
+            queue.stat().st_size if queue is not None else 0,
+            tuple(sorted((root / "index").glob("[0-9]*"))),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes of the commit log that hold no record, with records before or behind them.
+
+    Attributes:
+        offset: Where they begin in the log.
+        length: How many they are.
+        reason: What is wrong with what should be there.
+        is_end: Whether no record follows: a write was torn there.
+    """
+
+    offset: int
+    length: int
+    reason: str
+    is_end: bool
+
+
+@dataclass(slots=True)
+class Survey:
+    """What is in a store, and what is wrong with it.
+
+    Attributes:
+        first: Offset of the log's first byte.
+        end: Offset behind its last record.
+        records: Whole records.
+        damages: Bytes that hold none.
+        queues: Consume queues.
+        entries: Entries that lead to their record.
+        missing_entries: Messages without their entry, or with a wrong one.
+        missing: Some of them: topic, queue id and queue offset.
+        foreign_entries: Entries, among those the log should have records for, without a record.
+        index_files: Files of the index.
+    """
+
+    first: int = 0
+    end: int = 0
+    records: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    queues: int = 0
+    entries: int = 0
+    missing_entries: int = 0
+    missing: list[tuple[str, int, int]] = field(default_factory=list)
+    foreign_entries: int = 0
+    index_files: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong but perhaps a torn end, which the next start of a broker cuts off."""
+        return not (
+            self.missing_entries or self.foreign_entries or any(not damage.is_end for damage in self.damages)
+        )
+
+
+def read_log(
+    layout: StoreLayout, *, progress: _Progress | None = None
+) -> Iterator[tuple[RecordHeader, memoryview] | Damage]:
+    """Yield each whole record with its bytes, and the damage between them, in the order of the log."""
+    written = [path for path in layout.log if path.stat().st_size]
+    while written and _is_unwritten(_map(written[-1]), 0):  # made ahead of need, as Apache's broker does
+        written.pop()
+    for path in written:
+        yield from _read_file(path, int(path.name), is_last=path == written[-1], progress=progress)
+
+
+def survey(layout: StoreLayout, progress: _Progress | None = None) -> Survey:
+    """Read the whole log and compare the queues with it."""
+    found = Survey(index_files=len(layout.index))
+    if layout.log:
+        found.first = found.end = int(layout.log[0].name)
+    queues = QueueFiles(layout)
+    expected: dict[tuple[str, int], tuple[int, int, int]] = {}
+    for item in read_log(layout, progress=progress):
+        if isinstance(item, Damage):
+            found.damages.append(item)
+            continue
+        record, _ = item
+        found.records += 1
+        found.end = record.commit_log_offset + record.total_size
+        if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
+            key = record.topic, record.queue_id
+            low, high, count = expected.get(key, (record.queue_offset, 0, 0))
+            expected[key] = low, max(high, record.queue_offset + 1), count + 1
+            if not queues.has(record):
+                found.missing_entries += 1
+                if len(found.missing) < _MOST_DETAILS:
+                    found.missing.append((*key, record.queue_offset))
+            else:
+                found.entries += 1
+    names = queues.names()
+    found.queues = len(names)
+    for name in names:
+        low, high, count = expected.get(name, (0, 0, 0))
+        lost = high - low - count  # of messages in damaged bytes
+        found.foreign_entries += max(0, queues.count(name, found.first) - count - lost)
+    return found
+
+
+class QueueFiles:
+    """The consume queues' files, read as they are."""
+
+    def __init__(self, layout: StoreLayout) -> None:
+        self._root = layout.root / "consumequeue"
+        self._file_size = layout.queue_file_size
+        self._maps = OpenMaps(_ReadOnlyFileSystem())
+        self._files: dict[tuple[str, int, int], MappedFile | None] = {}
+
+    def names(self) -> list[tuple[str, int]]:
+        """Return topic and queue id of each queue that has a directory."""
+        return sorted(
+            (path.parent.name, int(path.name)) for path in self._root.glob("*/*") if _is_number(path)
+        )
+
+    def has(self, record: RecordHeader) -> bool:
+        """Whether the record's queue has the right entry at its number."""
+        if not self._file_size:
+            return False
+        position = record.queue_offset * ENTRY_SIZE
+        base = position - position % self._file_size
+        file = self._file(record.topic, record.queue_id, base)
+        if file is None:
+            return False
+        offset, size, tags_code = ENTRY.unpack_from(file.view or file.open(), position - base)
+        if (offset, size) != (record.commit_log_offset, record.total_size):
+            return False
+        return record.topic == SCHEDULE_TOPIC or tags_code == _tags_code(record)
+
+    def count(self, name: tuple[str, int], log_first: int) -> int:
+        """Return how many entries of a queue lead to the log from an offset on."""
+        count = 0
+        for path in _numbered(self._root / name[0] / str(name[1])):
+            file = self._file(*name, int(path.name))
+            if file is not None:
+                for offset, size, _ in ENTRY.iter_unpack(_entries(file)):
+                    if size == 0:
+                        break
+                    count += offset >= log_first and size != FILLER_SIZE
+        return count
+
+    def _file(self, topic: str, queue_id: int, base: int) -> MappedFile | None:
+        key = topic, queue_id, base
+        if key not in self._files:
+            path = self._root / topic / str(queue_id) / f"{base:020d}"
+            whole = path.is_file() and path.stat().st_size == self._file_size
+            self._files[key] = MappedFile(path, base, self._file_size, self._maps) if whole else None
+        file = self._files[key]
+        if file is not None:
+            file.used = True
+        return file
+
+
+class _ReadOnlyFileSystem(OsFileSystem):
+    def map(self, path: Path, ordered_to: int = 0) -> memoryview:
+        return _map(path)
+
+
+def _map(path: Path) -> memoryview:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+    finally:
+        os.close(descriptor)
+
+
+def _entries(file: MappedFile) -> memoryview:
+    data = file.data()
+    return data[: len(data) - len(data) % ENTRY_SIZE]
+
+
+def _tags_code(record: RecordHeader) -> int:
+    tags = decode_properties(record.properties).get(PROPERTY_TAGS)
+    return java_hash(tags) if tags else 0
+
+
+def _read_file(
+    path: Path, base: int, *, is_last: bool, progress: _Progress | None
+) -> Iterator[tuple[RecordHeader, memoryview] | Damage]:
+    data = _map(path)
+    position, size = 0, len(data)
+    while position < size:
+        if progress is not None:
+            progress(base + position)
+        item = _record_at(data, position, base)
+        if not isinstance(item, str):
+            record = item
+            yield record, data[position : position + record.total_size]
+            position += record.total_size
+            continue
+        if _is_blank(data, position) or (is_last and _is_unwritten(data, position)):
+            return
+        behind = _next_record(data, position + 1, base)
+        yield Damage(base + position, (behind or size) - position, item, is_last and behind is None)
+        if behind is None:
+            return
+        position = behind
+
+
+def _record_at(data: memoryview, position: int, base: int) -> RecordHeader | str:
+    """Return the record at a position, or why there is none."""
+    try:
+        record = peek_record(data, position)
+    except RemoteProtocolError as e:
+        return str(e)
+    if record.commit_log_offset != base + position:
+        return f"the record says it is at {record.commit_log_offset}"
+    body = data[record.body_position : record.body_position + record.body_length]
+    if body_crc32(body) != record.body_crc:
+        return "the body does not agree with its check sum"
+    return record
+
+
+def _next_record(data: memoryview, start: int, base: int) -> int | None:
+    """Return where the next whole record begins, None if none does in this file."""
+    whole = data.obj
+    assert isinstance(whole, mmap.mmap), "files are read through maps"
+    found = [
+        first for magic in _MAGICS if (first := _first_record(whole, data, magic, start, base)) is not None
+    ]
+    return min(found, default=None)
+
+
+def _first_record(whole: mmap.mmap, data: memoryview, magic: bytes, start: int, base: int) -> int | None:
+    at = whole.find(magic, start + _MAGIC_POSITION)
+    while at >= 0:
+        if not isinstance(_record_at(data, at - _MAGIC_POSITION, base), str):
+            return at - _MAGIC_POSITION
+        at = whole.find(magic, at + 1)
+    return None
+
+
+def _is_blank(data: memoryview, position: int) -> bool:
+    left = len(data) - position
+    return left < _SMALLEST_BLANK or read_size_and_magic(data, position) == (left, BLANK_MAGIC)
+
+
+def _is_unwritten(data: memoryview, position: int) -> bool:
+    """Whether only zeros follow."""
+    return all(
+        not bytes(data[start : start + _CHUNK]).strip(b"\0") for start in range(position, len(data), _CHUNK)
+    )
+
+
+def _numbered(directory: Path) -> tuple[Path, ...]:
+    return tuple(sorted(path for path in directory.glob("[0-9]*") if _is_number(path)))
+
+
+def _is_number(path: Path) -> bool:
+    return path.name.isdecimal()

@@ -1,0 +1,295 @@
+"""The command ``streamkit store``: looks into a store that no broker has open, ours or Apache's, and repairs it."""
+
+import asyncio
+import json
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from rocket_broker.errors import BrokerError
+from rocket_broker.properties_file import entries_of, read_properties
+from rocket_broker.settings import SMALL_STORE, BrokerSettings
+from rocket_broker.store.errors import StoreError
+from rocket_broker.store.files import OsFileSystem
+from rocket_broker.store.index_file import file_size
+from rocket_broker.store.repair import GAP_TOPIC, RepairReport, repair
+from rocket_broker.store.settings import StoreSettings
+from rocket_broker.store.survey import Damage, StoreLayout, Survey, read_log, survey
+from rocket_remoting.clock import SystemClock
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.message import MessageExt
+from rocket_remoting.message_id import create_offset_id
+from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
+from rocket_remoting.record import RecordHeader, decode_record
+
+__all__ = ["store"]
+
+_DEFAULT = ".streamkit"
+_DAMAGED = 1
+_SHOWN = 10
+_REPORT_EVERY = 1 << 20
+
+_path = click.argument("path", type=click.Path(path_type=Path, file_okay=False), default=_DEFAULT)
+_as_json = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+_config = click.option(
+    "-c",
+    "--config",
+    type=click.Path(path_type=Path),
+    help="The broker's settings file, for sizes and directories.",
+)
+
+
+@click.group()
+def store() -> None:
+    """Verify, dump and repair a store, ours or Apache's.
+
+    PATH is the store's directory (storePathRootDir), ./.streamkit if not given.
+    """
+
+
+@store.command()
+@_path
+@_config
+@_as_json
+def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
+    """Read the whole store, and say what is in it and what is wrong. Nothing is changed.
+
+    The exit status is 1 when messages or their entries are damaged. A torn end alone is no damage: the next start of
+    a broker cuts it off.
+    """
+    with _clear_errors():
+        layout, settings = _layout(path, config)
+        with _lock(settings):
+            found = _survey(layout)
+    if as_json:
+        click.echo(json.dumps({**asdict(found), "sound": found.is_sound}, indent=1))
+    else:
+        _print_survey(layout, found)
+    if not found.is_sound:
+        sys.exit(_DAMAGED)
+
+
+@store.command()
+@_path
+@_config
+@click.option("--topic", help="Only messages of this topic.")
+@click.option("--queue", "queue_id", type=int, help="Only messages of this queue.")
+@click.option("--offset", type=int, default=0, help="Begin with this queue offset.")
+@click.option("--key", help="Only messages with this key, or this unique key.")
+@click.option("--limit", type=int, help="At most so many messages.")
+def dump(  # each option is one of the command's
+    *,
+    path: Path,
+    config: Path | None,
+    topic: str | None,
+    queue_id: int | None,
+    offset: int,
+    key: str | None,
+    limit: int | None,
+) -> None:
+    """Write the messages, in the order they were stored, as lines of JSON.
+
+    A body that is UTF-8 stands in "body", any other one in "bodyBase64". A broker may have the store open.
+    """
+    with _clear_errors():
+        layout, _ = _layout(path, config)
+        written = 0
+        for item in read_log(layout):
+            if limit is not None and written >= limit:
+                break
+            if isinstance(item, Damage):
+                click.echo(f"Warning: {_sentence(item)}", err=True)
+                continue
+            record, data = item
+            if (
+                record.topic == GAP_TOPIC
+                or (topic is not None and record.topic != topic)
+                or (queue_id is not None and record.queue_id != queue_id)
+                or record.queue_offset < offset
+            ):
+                continue
+            message = _message(data)
+            keys = _keys(message)
+            if key is None or key in keys:
+                click.echo(json.dumps({**_fields(record, message), "keys": keys}, ensure_ascii=False))
+                written += 1
+
+
+@store.command(name="repair")
+@_path
+@_config
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_as_json
+def repair_command(*, path: Path, config: Path | None, yes: bool, as_json: bool) -> None:
+    """Step over damaged bytes of the log, and make queues and index anew from it.
+
+    What was there before is kept in a directory before-repair-<time>. Messages in damaged bytes are lost, the others
+    keep their queue offsets.
+    """
+    with _clear_errors():
+        layout, settings = _layout(path, config)
+        with _lock(settings):
+            found = _survey(layout)
+        if not as_json:
+            _print_survey(layout, found)
+        if not yes:
+            click.confirm("Repair it?", abort=True, err=True)
+        report = asyncio.run(repair(layout, settings, found.damages, SystemClock()))
+    if as_json:
+        recovery = asdict(report.recovery)
+        click.echo(
+            json.dumps({"keptIn": str(report.kept_in), "gaps": report.gaps, "recovery": recovery}, indent=1)
+        )
+    else:
+        _print_repair(report)
+
+
+def _layout(path: Path, config: Path | None) -> tuple[StoreLayout, StoreSettings]:
+    """Return the store's files, and settings with the sizes that they have."""
+    if config is not None:
+        entries = read_properties(config)
+        if path != Path(_DEFAULT):
+            entries += entries_of({"storePathRootDir": str(path)}, "the path given")
+        wanted = BrokerSettings.from_entries(entries)
+    else:
+        keys = {"storePathRootDir": str(path), "brokerName": "store"}
+        found = StoreLayout.of(path)
+        small = file_size(int(SMALL_STORE["maxHashSlotNum"]), int(SMALL_STORE["maxIndexNum"]))
+        if any(file.stat().st_size == small for file in found.index):
+            keys |= SMALL_STORE
+        if found.log_file_size:
+            keys["mappedFileSizeCommitLog"] = str(found.log_file_size)
+        if found.queue_file_size:
+            keys["mappedFileSizeConsumeQueue"] = str(found.queue_file_size)
+        wanted = BrokerSettings.from_entries(entries_of(keys, "streamkit store"))
+    settings = wanted.store_settings()
+    return StoreLayout.of(settings.root, settings.commit_log_dir), settings
+
+
+@contextmanager
+def _lock(settings: StoreSettings) -> Iterator[None]:
+    """Keep brokers out meanwhile."""
+    lock = OsFileSystem().lock(settings.lock_path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _survey(layout: StoreLayout) -> Survey:
+    """Survey the store, with a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("reading the log"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    first = int(layout.log[0].name) if layout.log else 0
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=len(layout.log) * layout.log_file_size)
+        return survey(layout, _rarely(lambda offset: bar.update(task, completed=offset - first)))
+
+
+def _rarely(show: Callable[[int], None]) -> Callable[[int], None]:
+    shown = -_REPORT_EVERY
+
+    def progress(offset: int) -> None:
+        nonlocal shown
+        if offset - shown >= _REPORT_EVERY:
+            shown = offset
+            show(offset)
+
+    return progress
+
+
+def _print_survey(layout: StoreLayout, found: Survey) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=str(layout.root), show_header=False, title_justify="left")
+    rows = {
+        "commit log": f"{len(layout.log)} files, from {found.first:,} to {found.end:,}",
+        "messages": f"{found.records:,}",
+        "queues": f"{found.queues:,} with {found.entries:,} entries",
+        "index": f"{found.index_files} files",
+        "damaged places": f"{sum(not damage.is_end for damage in found.damages):,}",
+        "torn end": "yes: the next start cuts it off" if any(d.is_end for d in found.damages) else "no",
+        "messages without entry": f"{found.missing_entries:,}",
+        "entries without message": f"{found.foreign_entries:,}",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console = Console()
+    console.print(table)
+    for damage in found.damages[:_SHOWN]:
+        console.print(f"• {_sentence(damage)}", highlight=False)
+    for topic, queue_id, offset in found.missing[:_SHOWN]:
+        console.print(f"• message {offset} of {topic} queue {queue_id} has no entry", highlight=False)
+    if found.is_sound:
+        console.print("✓ The store is sound.", style="green")
+    else:
+        console.print(f"✗ The store is damaged. Try: streamkit store repair {layout.root}", style="red")
+
+
+def _print_repair(report: RepairReport) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"✓ Repaired: {report.gaps} places of the log, then {report.recovery}", style="green")
+    console.print(f"  What was there before is in {report.kept_in}")
+
+
+def _sentence(damage: Damage) -> str:
+    what = "the log's end is torn" if damage.is_end else "the log is damaged"
+    return f"{what} at {damage.offset}: {damage.length} bytes: {damage.reason}"
+
+
+def _message(data: memoryview) -> MessageExt:
+    try:
+        return decode_record(data)
+    except RemoteProtocolError:  # its body cannot be unpacked: as it was stored
+        return decode_record(data, decompress=False)
+
+
+def _keys(message: MessageExt) -> list[str]:
+    """Return the message's unique key and its keys."""
+    properties = message.properties
+    keys = properties.get(PROPERTY_UNIQUE_KEY), *properties.get(PROPERTY_KEYS, "").split(" ")
+    return [key for key in keys if key]
+
+
+def _fields(record: RecordHeader, message: MessageExt) -> dict[str, object]:
+    """Return a message as JSON has it, its keys left out."""
+    fields: dict[str, object] = {
+        "topic": record.topic,
+        "queueId": record.queue_id,
+        "queueOffset": record.queue_offset,
+        "commitLogOffset": record.commit_log_offset,
+        "messageId": create_offset_id(*record.store_host, record.commit_log_offset),
+        "tags": message.properties.get(PROPERTY_TAGS),
+        "bornTimestamp": record.born_timestamp,
+        "bornHost": ":".join(map(str, record.born_host)),
+        "storeTimestamp": record.store_timestamp,
+        "reconsumeTimes": record.reconsume_times,
+        "sysFlag": record.sys_flag,
+        "flag": record.flag,
+        "properties": message.properties,
+    }
+    try:
+        fields["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        fields["bodyBase64"] = b64encode(message.body).decode()
+    return fields
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    """Show what went wrong as one sentence; a traceback is for mistakes of ours."""
+    try:
+        yield
+    except (BrokerError, StoreError, OSError) as e:
+        raise click.ClickException(str(e)) from e

@@ -1,0 +1,156 @@
+"""Old files are deleted by age and hour, and by what the disk has left."""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.store import GetStatus, MessageStore, PutStatus
+from rocket_broker.store.files import OsFileSystem
+from tests.store.disk import Disk, message
+from tests.store.faulty_file_system import FaultyFileSystem
+
+HOUR = 3_600_000
+AT_FOUR = int(datetime(2026, 3, 1, 4, 30).astimezone().timestamp() * 1000)
+AT_NOON = AT_FOUR + 8 * HOUR
+
+
+@pytest.fixture
+def full_log(faulty_disk: Disk) -> Iterator[MessageStore]:
+    """A store with five files in its log, each last written an hour after the one before."""
+    faulty_disk.clock.now = AT_FOUR
+    store = faulty_disk.open()
+    while len(log_files(faulty_disk)) < 5:
+        assert store.put(message(body=bytes(1000))).status is PutStatus.OK
+    age(faulty_disk, 76, 75, 74, 1, 0)
+    return store
+
+
+def log_files(disk: Disk) -> list[str]:
+    return disk.file_system.names(disk.root / "commitlog")
+
+
+def age(disk: Disk, *hours: int) -> None:
+    """Say how long ago each file of the log was last written."""
+    assert isinstance(disk.file_system, FaultyFileSystem)
+    for name, ago in zip(log_files(disk), hours, strict=True):
+        disk.file_system.modified[disk.root / "commitlog" / name] = disk.clock.now - ago * HOUR
+
+
+def use(disk: Disk, percent: float) -> None:
+    """Say how much of the disk is used."""
+    assert isinstance(disk.file_system, FaultyFileSystem)
+    disk.file_system.used = percent
+
+
+def clean(store: MessageStore) -> int:
+    return asyncio.run(store.clean())
+
+
+def test_at_the_hour_files_kept_long_enough_go(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """Queue and log begin with the first message that is left, and the readers of what is gone are sent there."""
+    assert clean(full_log) == 3
+    assert len(log_files(faulty_disk)) == 2
+    first = full_log.min_offset("orders", 0)
+    assert 0 < first < full_log.max_offset("orders", 0)
+    lost = full_log.get("orders", 0, 0, 32, 2**31)
+    assert (lost.status, lost.next_begin_offset) == (GetStatus.OFFSET_TOO_SMALL, first)
+    assert full_log.get("orders", 0, first, 1, 2**31).status is GetStatus.FOUND
+
+
+def test_at_other_hours_nothing_goes(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """Deleting is for the quiet hours, as long as there is room."""
+    faulty_disk.clock.now = AT_NOON
+    assert clean(full_log) == 0
+    assert len(log_files(faulty_disk)) == 5
+
+
+@pytest.mark.parametrize(("used", "deleted"), [(75, 0), (76, 3), (85, 3), (86, 4), (99, 4)])
+def test_the_disk_s_use_hastens_deleting(
+    faulty_disk: Disk, full_log: MessageStore, used: float, deleted: int
+) -> None:
+    """From 75 % on old files go at any hour, from 85 % on all but the last."""
+    faulty_disk.clock.now = AT_NOON
+    age(faulty_disk, 76, 75, 74, 1, 0)
+    use(faulty_disk, used)
+    assert clean(full_log) == deleted
+
+
+def test_nothing_young_goes_where_that_is_switched_off(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """Without cleanFileForciblyEnable a crowded disk costs no message that is to be kept."""
+    asyncio.run(full_log.stop())
+    store = faulty_disk.open(clean_file_forcibly_enable=False)
+    use(faulty_disk, 99)
+    assert clean(store) == 3
+
+
+def test_a_full_disk_refuses_messages_until_there_is_room(faulty_disk: Disk, full_log: MessageStore) -> None:
+    """Reads go on; the first look that finds room takes messages again."""
+    use(faulty_disk, 91)
+    clean(full_log)
+    assert full_log.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    first = full_log.min_offset("orders", 0)
+    assert full_log.get("orders", 0, first, 1, 2**31).status is GetStatus.FOUND
+    use(faulty_disk, 90)
+    clean(full_log)
+    assert full_log.put(message()).status is PutStatus.OK
+
+
+def test_at_most_ten_files_go_at_once_and_never_the_last(disk: Disk) -> None:
+    """A long backlog is deleted over several looks."""
+    store = disk.open()
+    while len(log_files(disk)) < 13:
+        store.put(message(body=bytes(8000)))
+    assert [asyncio.run(store.delete_before(2**62)) for _ in range(3)] == [10, 2, 0]
+    assert len(log_files(disk)) == 1
+    assert store.put(message()).status is PutStatus.OK
+
+
+def test_queues_keep_their_count_over_a_crash_after_deleting(
+    faulty_disk: Disk, full_log: MessageStore
+) -> None:
+    """What led to deleted messages was on the disk before they went."""
+    expected = full_log.max_offset("orders", 0)
+    clean(full_log)
+    first = full_log.min_offset("orders", 0)
+    store = faulty_disk.crash().open()
+    assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (first, expected)
+    asyncio.run(store.stop())
+
+
+def test_nothing_is_deleted_when_the_disk_refuses_the_flush(
+    faulty_disk: Disk, full_log: MessageStore
+) -> None:
+    """The error is told, and every file is still there."""
+    assert isinstance(faulty_disk.file_system, FaultyFileSystem)
+    faulty_disk.file_system.sync_error = OSError(errno.EIO, "input/output error")
+    with pytest.raises(OSError, match="the disk refused a flush"):
+        clean(full_log)
+    assert len(log_files(faulty_disk)) == 5
+    faulty_disk.file_system.sync_error = None
+
+
+def test_a_running_store_cleans_by_itself(disk: Disk) -> None:
+    """It looks every clean_resource_interval; here every message is too old at once, at any hour."""
+
+    async def main() -> None:
+        store = disk.open(
+            clean_resource_interval=1, file_reserved_time=-(10**15), delete_when=frozenset(range(24))
+        )
+        await store.start()
+        while len(log_files(disk)) < 4:
+            store.put(message(body=bytes(8000)))
+        async with asyncio.timeout(30):
+            while len(log_files(disk)) > 1:  # noqa: ASYNC110 - nobody tells of it
+                await asyncio.sleep(0.001)
+        await store.stop()
+
+    asyncio.run(main())
+
+
+def test_the_real_disk_s_use_is_a_percentage(tmp_path: Path) -> None:
+    """As df tells it."""
+    assert 0 <= OsFileSystem().used_percent(tmp_path) <= 100
