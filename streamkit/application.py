@@ -29,6 +29,7 @@ from streamkit.declarations import bound_interface, declarations_of
 from streamkit.errors import ApplicationError, StreamkitError
 from streamkit.foreground import run_until_signal
 from streamkit.functions.declaration import declare
+from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.listener import BindingName, Listener, name_of, send_to
 from streamkit.messaging.channel import SubscribableChannel, running_loop
 from streamkit.messaging.converter import MessageConverter
@@ -146,6 +147,13 @@ class StreamApplication:
             return function
 
         return register(name) if callable(name) else register
+
+    def message_routing_callback(self, callback: RoutingCallback) -> RoutingCallback:
+        """Have ``callback`` choose the function of each message of the routing function, `functionRouter-in-0`; where
+        it returns None, headers and settings choose.
+        """
+        self._registrations.routing_callback = callback
+        return callback
 
     send_to = staticmethod(send_to)
 

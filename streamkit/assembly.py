@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Annotated, Any, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
 from streamkit.arguments import describe, plan_arguments
 from streamkit.binder.error_channels import ErrorFunction
 from streamkit.binder.factory import BindingFactory
+from streamkit.binder.local_transactions import TransactionHandlers
 from streamkit.bridge import StreamBridge
 from streamkit.config.relaxed import uniform
 from streamkit.declarations import Direction, bound_interface, declarations_of, declares_channels
@@ -23,20 +24,33 @@ from streamkit.errors import (
     ExpressionError,
 )
 from streamkit.expression import Expression, compile_expression
-from streamkit.functions.catalog import BoundFunction, FunctionCatalog
+from streamkit.functions.catalog import ROUTER, BoundFunction, FunctionCatalog
 from streamkit.functions.declaration import FunctionDeclaration, functions_on
+from streamkit.functions.definition import Definition
+from streamkit.functions.routing import FunctionRouter
+from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.wiring import FunctionWiring
 from streamkit.invocation import ErrorListenerOnThread, ListenerDispatch, ListenerHandler
-from streamkit.listener import Listener, error_channels_on, listeners_on, outputs_on
+from streamkit.listener import (
+    Listener,
+    error_channels_on,
+    listeners_on,
+    outputs_on,
+    transaction_group_of,
+)
 from streamkit.listener_threads import ListenerPools
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.handler import Handler, is_async
 from streamkit.parts import Parts
+from streamkit.transactions import prepare_listener
 
 __all__ = ["Assembly"]
 
 log = logging.getLogger(__name__)
+
+_TRANSACTION_THREADS: Final = 8
+_DEFAULT_CONTENT_TYPE: Final = "application/json"
 
 
 @dataclass(slots=True)
@@ -66,14 +80,19 @@ class _Names:
 class Assembly:
     """One application, put together for one run; :meth:`take_apart` undoes it."""
 
-    def __init__(self, parts: Parts, functions: FunctionSettings) -> None:
+    def __init__(
+        self, parts: Parts, functions: FunctionSettings, routing_callback: RoutingCallback | None = None
+    ) -> None:
         """Put nothing together yet.
 
         Args:
             parts: What listeners and functions are given.
             functions: What settings say about functions.
+            routing_callback: What the routing function asks first.
         """
         self._parts = parts
+        self._functions_settings = functions
+        self._routing_callback = routing_callback
         self._factory: BindingFactory = parts.service.factory
         self._errors: list[ConfigurationError] = []
         self._inputs = _Names()
@@ -85,6 +104,7 @@ class Assembly:
         self._catalog = FunctionCatalog(functions, parts.providers)
         self.wiring = FunctionWiring(functions, parts, self._pools)
         self._bound: list[BoundFunction] = []
+        self._factory.transactions.prepare_with(self._transaction_handlers)
 
     def construct(self, kind: type) -> object:
         """Return an instance of a listeners' class, its constructor given what it asks for by annotation.
@@ -145,6 +165,9 @@ class Assembly:
             self.error_listener(function, name)
         for declaration in functions_on(function):
             self.named_function(function, declaration)
+        group = transaction_group_of(function)
+        if group is not None:
+            self.transaction_listener(function, group)
 
     def listener(self, function: Callable[..., object], listener: Listener) -> None:
         """Register a listener of an input."""
@@ -161,6 +184,20 @@ class Assembly:
         if not is_async(function):
             handler = ErrorListenerOnThread(function, lambda: self._pools.get(channel, 1))
         self._subscribe(self._parts.channels[channel], handler)
+
+    def transaction_listener(self, target: object, group: str) -> None:
+        """Register who answers for the transactions of a producer group: a function, an object, or its class."""
+        with self._collected():
+            listener = self.construct(target) if isinstance(target, type) else target
+            self._factory.transactions.add(group, self._transaction_handlers(listener, group))
+
+    def _transaction_handlers(self, listener: object, group: str) -> TransactionHandlers:
+        return prepare_listener(
+            listener,
+            lambda: self._pools.get(f"{group} transactions", _TRANSACTION_THREADS),
+            lambda type_: self._parts.converter.payload_reader(type_, _DEFAULT_CONTENT_TYPE),
+            self._parts.providers,
+        )
 
     def _error_function(self, function: Callable[..., object]) -> ErrorFunction:
         """Return a coroutine function that calls what a setting names as an error handler."""
@@ -208,12 +245,23 @@ class Assembly:
         with self._collected():
             for definition in self._catalog.definitions():
                 with self._collected():
-                    bound = self._catalog.plan(definition)
-                    self._bound.append(bound)
-                    for name in bound.inputs:
-                        self._inputs.add(name)
-                    for name in bound.outputs:
-                        self._outputs.add(name)
+                    self._bind_function(definition)
+
+    def _bind_function(self, definition: Definition) -> None:
+        if definition == ROUTER:
+            router = FunctionRouter(
+                self._functions_settings, self._catalog, self.wiring, self._parts, self._routing_callback
+            )
+            router.prepare()
+            self.wiring.stages[uniform(router.input)] = router
+            self._inputs.add(router.input)
+            return
+        bound = self._catalog.plan(definition, self._functions_settings.definition_value)
+        self._bound.append(bound)
+        for name in bound.inputs:
+            self._inputs.add(name)
+        for name in bound.outputs:
+            self._outputs.add(name)
 
     def _collect_names(self) -> None:
         """Turn what listeners name into inputs and outputs."""
@@ -253,6 +301,12 @@ class Assembly:
             self._parts.service.add(self._factory.input(name, channel, manual=stage.settles_by_hand))
             return
         handlers = [self._handler(name, each) for each in registered]
+        for each, handler in zip(registered, handlers, strict=True):
+            if handler.condition is not None and handler.returns_messages:
+                raise ConfigurationError(
+                    f"listener {describe(each.function)} has a condition, so it must return nothing and have no "
+                    "@send_to: send to another binding from within, through a channel or StreamBridge"
+                )
         if len(handlers) > 1 and any(handler.returns_messages for handler in handlers):
             raise ConfigurationError(
                 f"binding {name!r} has {len(handlers)} listeners, so none of them may have @send_to: "

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from streamkit.functions.declaration import FunctionDeclaration
+from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.listener import Listener
 from streamkit.messaging.interceptor import GlobalChannelInterceptors
 
@@ -21,6 +22,7 @@ class Registrations:
         listeners: Functions registered by the application's own decorators.
         error_listeners: Functions for the failures told on a channel.
         functions: Functions that settings bind by their names.
+        routing_callback: What the routing function asks first.
         interfaces: Binding interfaces.
         interceptors: For channels whose names match.
         on_new_destination: May change the settings of an output binding that is made by name.
@@ -31,6 +33,7 @@ class Registrations:
         self.listeners: list[tuple[Callable[..., object], Listener]] = []
         self.error_listeners: list[tuple[Callable[..., object], str]] = []
         self.functions: list[tuple[Callable[..., object], FunctionDeclaration]] = []
+        self.routing_callback: RoutingCallback | None = None
         self.interfaces: list[type] = []
         self.interceptors = GlobalChannelInterceptors()
         self.on_new_destination: Callable[[NewDestination], object] | None = None

@@ -117,7 +117,7 @@ class Runtime:
             container.clock(),
         )
         functions = FunctionSettings.load(container.environment(), container.settings())
-        self._assembly = assembly = Assembly(parts, functions)
+        self._assembly = assembly = Assembly(parts, functions, self._registrations.routing_callback)
         for interface in self._registrations.interfaces:
             assembly.interface(interface)
         for function, listener in self._registrations.listeners:

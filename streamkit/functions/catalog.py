@@ -4,16 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import Final
 
 from streamkit.arguments import ProviderLookup, describe
 from streamkit.config.application_properties import FUNCTION
+from streamkit.config.origin import Value
 from streamkit.errors import ConfigurationError
 from streamkit.functions.declaration import FunctionDeclaration
 from streamkit.functions.definition import Definition, parse_definitions
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.signature import Signature, read_signature
 
-__all__ = ["BoundFunction", "FunctionCatalog", "RegisteredFunction"]
+__all__ = ["ROUTER", "BoundFunction", "FunctionCatalog", "RegisteredFunction"]
+
+ROUTER: Final = Definition(("functionRouter",))
+"""The routing function, which `streamkit.functions.routing` makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +103,13 @@ class FunctionCatalog:
         settings = self._settings
         if settings.definition is not None:
             try:
-                return parse_definitions(settings.definition)
+                found = parse_definitions(settings.definition)
             except ValueError as error:
                 raise settings.wrong(settings.definition_value, str(error)) from error
+            return [*found, ROUTER] if settings.routing and ROUTER not in found else found
         eligible = [name for name in self.names if name not in settings.ineligible]
         if settings.routing or not eligible:
-            return []
+            return [ROUTER] if settings.routing else []
         if len(eligible) == 1 and settings.autodetect:
             return [Definition((eligible[0],))]
         raise ConfigurationError(
@@ -112,27 +118,31 @@ class FunctionCatalog:
             key=f"{FUNCTION}.definition",
         )
 
-    def plan(self, definition: Definition) -> BoundFunction:
+    def plan(self, definition: Definition, at: Value | None = None) -> BoundFunction:
         """Return what a definition binds.
+
+        Args:
+            definition: The definition.
+            at: The setting it comes from.
 
         Raises:
             ConfigurationError: A name is unknown, an annotation says too little, or the functions do not fit.
         """
-        functions = tuple(self._known(name) for name in definition.parts)
+        functions = tuple(self._known(name, at) for name in definition.parts)
         for before, after in pairwise(functions):
-            self._check_joint(definition, before, after)
+            self._check_joint(definition, before, after, at)
         named = self._settings.binding
         inputs = (named(definition.input(index)) for index in range(functions[0].signature.inputs))
         outputs = (named(definition.output(index)) for index in range(functions[-1].signature.outputs))
         return BoundFunction(definition, functions, tuple(inputs), tuple(outputs))
 
-    def _known(self, name: str) -> RegisteredFunction:
+    def _known(self, name: str, at: Value | None) -> RegisteredFunction:
         found = self.find(name)
         if found is not None:
             return found
         near = self.nearest(name)
         raise self._settings.wrong(
-            self._settings.definition_value,
+            at,
             f"there is no function {name!r}"
             + (f"; did you mean {near!r}?" if near else ".")
             + f" Known functions: {', '.join(self.names) or 'none'}",
@@ -140,12 +150,16 @@ class FunctionCatalog:
         )
 
     def _check_joint(
-        self, definition: Definition, before: RegisteredFunction, after: RegisteredFunction
+        self,
+        definition: Definition,
+        before: RegisteredFunction,
+        after: RegisteredFunction,
+        at: Value | None,
     ) -> None:
         if before.signature.outputs == after.signature.inputs == 1:
             return
         raise self._settings.wrong(
-            self._settings.definition_value,
+            at,
             f"{str(definition)!r} cannot be composed: {describe(before.function)} has {before.signature.outputs} "
             f"output(s), {describe(after.function)} {after.signature.inputs} input(s); each needs one",
         )

@@ -10,6 +10,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from functools import partial
 from typing import cast, get_args, get_origin
 
@@ -40,9 +41,24 @@ from streamkit.messaging.handler import is_async
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.parts import Parts
 
-__all__ = ["FunctionWiring"]
+__all__ = ["Exit", "FunctionWiring"]
 
 MakeReader = Callable[[object], Reader]
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """Where the results of a function go.
+
+    Attributes:
+        outputs: By the index of the output.
+        elsewhere: Sends one whose header names another destination.
+        not_copied: Headers of what came that are not given to results.
+    """
+
+    outputs: Sequence[Outputs]
+    elsewhere: SendElsewhere
+    not_copied: Sequence[str] = ()
 
 
 class FunctionWiring:
@@ -92,25 +108,27 @@ class FunctionWiring:
         Raises:
             ConfigurationError: A function asks for what it cannot be given.
         """
-        outputs: Sequence[Outputs] = [self._parts.channels[name] for name in bound.outputs]
-        first = self._compose(bound, outputs, self._parts.bridge.asend)
+        channels = [self._parts.channels[name] for name in bound.outputs]
+        first = self.compose(bound, Exit(channels, self._parts.bridge.asend))
         for name, stage in zip(bound.inputs, first, strict=True):
             self.stages[uniform(name)] = stage
 
-    def _compose(
-        self, bound: BoundFunction, outputs: Sequence[Outputs], elsewhere: SendElsewhere
-    ) -> list[Stage]:
-        """Make the stages, the last one first; return those of the inputs, which a supplier has none of."""
+    def compose(self, bound: BoundFunction, exit_: Exit) -> list[Stage]:
+        """Make the stages, the last one first; return those of the inputs, which a supplier has none of.
+
+        Raises:
+            ConfigurationError: A function asks for what it cannot be given.
+        """
         stages: list[Stage] = []
         for position in reversed(range(len(bound.functions))):
             one = bound.functions[position]
             if stages:
                 joint = Joint(stages[0])
-                outputs, elsewhere = (joint,), joint.elsewhere
+                exit_ = Exit((joint,), joint.elsewhere, exit_.not_copied)
             if not one.signature.takes_messages:
-                self.suppliers.append(self._supplier(bound, one, outputs, elsewhere))
+                self.suppliers.append(self._supplier(bound, one, exit_))
                 return []
-            stages = self._stages(bound, position, outputs, elsewhere)
+            stages = self._stages(bound, position, exit_)
             if position and stages[0].settles_by_hand:
                 raise ConfigurationError(
                     f"function {describe(one.function)} takes an Acknowledgment, but in {str(bound.definition)!r} its "
@@ -118,14 +136,12 @@ class FunctionWiring:
                 )
         return stages
 
-    def _stages(
-        self, bound: BoundFunction, position: int, outputs: Sequence[Outputs], elsewhere: SendElsewhere
-    ) -> list[Stage]:
+    def _stages(self, bound: BoundFunction, position: int, exit_: Exit) -> list[Stage]:
         one = bound.functions[position]
         readers = self._readers(bound, position)
         if not one.signature.streams:
-            return [self.handler(one, bound.inputs, readers[0], outputs, elsewhere)]
-        function = self._stream_function(bound.definition, one, readers, outputs, elsewhere)
+            return [self._handler(one, bound.inputs, readers[0], exit_)]
+        function = self._stream_function(bound.definition, one, readers, exit_)
         self.streams.append(function)
         return [StreamStage(function, index) for index in range(one.signature.inputs)]
 
@@ -136,19 +152,9 @@ class FunctionWiring:
         given = _payload_of(bound.functions[position - 1].signature.item)
         return [lambda asked: JointReader(self._parts.converter, given, asked)]
 
-    def handler(
-        self,
-        one: RegisteredFunction,
-        inputs: Sequence[str],
-        reader_for: MakeReader,
-        outputs: Sequence[Outputs],
-        elsewhere: SendElsewhere,
+    def _handler(
+        self, one: RegisteredFunction, inputs: Sequence[str], reader_for: MakeReader, exit_: Exit
     ) -> ListenerHandler:
-        """Return what calls a function for each message.
-
-        Raises:
-            ConfigurationError: It asks for what a message cannot give.
-        """
         name = inputs[0] if inputs else one.declaration.name
         width = self._parts.width(name) if inputs else 1
         gives_items = one.signature.result in (Result.ITEMS, Result.STREAM)
@@ -160,9 +166,12 @@ class FunctionWiring:
             condition=None,
             is_async=is_async(one.function),
             pool=lambda: self._pools.get(name, width),
-            outputs=outputs,
-            elsewhere=elsewhere,
-            not_copied=self._parts.settings.integration.message_handler_not_propagated_headers,
+            outputs=exit_.outputs,
+            elsewhere=exit_.elsewhere,
+            not_copied=(
+                *self._parts.settings.integration.message_handler_not_propagated_headers,
+                *exit_.not_copied,
+            ),
         )
 
     def _stream_function(
@@ -170,8 +179,7 @@ class FunctionWiring:
         definition: Definition,
         one: RegisteredFunction,
         readers: Sequence[MakeReader],
-        outputs: Sequence[Outputs],
-        elsewhere: SendElsewhere,
+        exit_: Exit,
     ) -> StreamFunction:
         provided = provided_to(one.function, self._parts.providers)
         items = [item for parameter in one.signature.streams for item in parameter.items]
@@ -180,18 +188,12 @@ class FunctionWiring:
             return one.function(**_stream_arguments(one.signature, streams), **_made(provided))
 
         async def emit(index: int, item: object) -> None:
-            await send_to_outputs(item, outputs[index : index + 1], elsewhere)
+            await send_to_outputs(item, exit_.outputs[index : index + 1], exit_.elsewhere)
 
         item_readers = [_item_reader(one, item, make) for item, make in zip(items, readers, strict=True)]
         return StreamFunction(str(definition), call, item_readers, emit, partial(self._report, definition))
 
-    def _supplier(
-        self,
-        bound: BoundFunction,
-        one: RegisteredFunction,
-        outputs: Sequence[Outputs],
-        elsewhere: SendElsewhere,
-    ) -> Supplier:
+    def _supplier(self, bound: BoundFunction, one: RegisteredFunction, exit_: Exit) -> Supplier:
         definition, result = bound.definition, one.signature.result
         provided = provided_to(one.function, self._parts.providers)
 
@@ -203,7 +205,7 @@ class FunctionWiring:
                 yield item
 
         async def send(value: object) -> None:
-            await send_to_outputs(value, outputs, elsewhere)
+            await send_to_outputs(value, exit_.outputs, exit_.elsewhere)
 
         own = (
             self._parts.service.factory.properties(bound.outputs[0]).producer.poller
