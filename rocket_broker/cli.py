@@ -121,6 +121,7 @@ def _name_server_beside(broker_settings: BrokerSettings, port: int) -> NameServe
     keys = {
         "listenPort": str(port),
         "kvConfigPath": str(broker_settings.store_path_root_dir / "namesrv" / "kvConfig.json"),
+        "orderMessageEnable": "true",
     }
     return NameServerSettings.from_entries(entries_of(keys, "streamkit broker without -c"))
 

@@ -102,6 +102,7 @@ class EmbeddedBroker:
         keys = {
             "listenPort": str(self._name_server_port),
             "kvConfigPath": str(self.store_path / "namesrv" / "kvConfig.json"),
+            "orderMessageEnable": "true",
         }
         return NameServerSettings.from_entries(entries_of(keys, "the embedded broker"))
 

@@ -400,7 +400,9 @@ class NameServerSettings(ApacheSettings):
     config_store_path: Path | None = setting(
         None, "File that changed settings are written to; default: the settings file.", fixed=True
     )
-    order_message_enable: bool = setting(False, "Put orderTopicConf into routes.")
+    order_message_enable: bool = setting(
+        False, "Put orderTopicConf into routes; true when embedded and beside a broker without settings file."
+    )
     return_order_topic_config_to_broker: bool = setting(
         True, "Tell registering brokers which topics are ordered (5.x)."
     )

@@ -74,7 +74,7 @@ class TopicsProcessor:
             perm=header.perm,
             topic_filter_type=_filter_type(header.topic_filter_type),
             topic_sys_flag=header.topic_sys_flag or 0,
-            order=known is not None and known.order,
+            order=bool(header.order) or (known is not None and known.order),
             attributes=_attributes(header.attributes, known.attributes if known is not None else {}),
         )
         self._check(config)

@@ -18,7 +18,9 @@ from rocket_remoting.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     TopicStatsTable,
+    UnlockBatchRequestBody,
     decode_body,
+    encode_body,
 )
 from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.ext_fields import Header
@@ -162,6 +164,28 @@ async def members_and_locks(case: Case) -> Any:
     return before, body, held, await case.pulled(sys_flag=0), newer
 
 
+async def locks_given_up(case: Case) -> Any:
+    queues = {case.queue, MessageQueue(case.topic, "broker-a", 1)}
+
+    async def locked(who: str, mq_set: set[MessageQueue]) -> list[int]:
+        wish = LockBatchRequestBody(consumer_group=case.group, client_id=who, mq_set=mq_set)
+        answer = await case.client.ask_ok(Code.LOCK_BATCH_MQ, None, wish)
+        return sorted(
+            queue.queue_id for queue in decode_body(answer.body, LockBatchResponseBody).lock_ok_mq_set
+        )
+
+    async def unlock(who: str) -> int:
+        wish = UnlockBatchRequestBody(consumer_group=case.group, client_id=who, mq_set=queues)
+        return await case.code(Code.UNLOCK_BATCH_MQ, None, encode_body(wish))
+
+    return [
+        await locked("lock-a", queues), await locked("lock-b", queues), await locked("lock-a", {case.queue}),
+        await unlock("lock-b"), await locked("lock-b", queues),
+        await unlock("lock-a"), await locked("lock-b", queues),
+        await unlock("lock-b"), await unlock("lock-b"),
+    ]  # fmt: skip
+
+
 async def offsets(case: Case) -> Any:
     query = QueryConsumerOffsetRequestHeader(consumer_group=case.group, topic=case.topic, queue_id=0)
     new = (await case.client.ask(Code.QUERY_CONSUMER_OFFSET, query)).ext_fields
@@ -236,6 +260,7 @@ CASES: dict[str, Callable[[Case], Awaitable[Any]]] = {
     "pulls": pulls,
     "pulls of queues out of range": pulls_out_of_range,
     "members and locks": members_and_locks,
+    "locks given up": locks_given_up,
     "offsets": offsets,
     "messages given back": given_back,
     "delayed messages": delayed,

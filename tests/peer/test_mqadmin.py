@@ -44,6 +44,19 @@ def test_topic_list_and_delete_topic(stage: Stage) -> None:
     assert "No topic route info" in stage.mqadmin("topicRoute", "-t", topic)
 
 
+def test_update_order_conf(stage: Stage) -> None:
+    """The list of queues that is put is told, stands in the route, and is gone when it is deleted (D8)."""
+    topic = stage.topic(queues=3)
+    command = ("updateOrderConf", "-t", topic)
+    assert "success" in stage.mqadmin(*command, "-m", "put", "-v", "broker-a:2")
+    assert "orderConf=[broker-a:2]" in stage.mqadmin(*command, "-m", "get")
+    assert re.search(r'"orderTopicConf":\s?"broker-a:2"', stage.mqadmin("topicRoute", "-t", topic))
+
+    assert "success" in stage.mqadmin(*command, "-m", "delete")
+    assert "No config item" in stage.mqadmin(*command, "-m", "get")
+    assert "orderTopicConf" not in stage.mqadmin("topicRoute", "-t", topic)
+
+
 def test_topic_status(stage: Stage) -> None:
     """Each queue shows its offsets and, when it has messages, when the last one came."""
     topic = stage.topic(queues=2)
