@@ -155,6 +155,17 @@ class StreamApplication:
         self._registrations.routing_callback = callback
         return callback
 
+    def transaction_listener(self, group: str) -> Callable[[F], F]:
+        """Have a function or a class answer for the transactions of a producer group; see
+        :func:`streamkit.transactions.transaction_listener`.
+        """
+
+        def register(target: F) -> F:
+            self._registrations.transaction_listeners.append((target, group))
+            return target
+
+        return register
+
     send_to = staticmethod(send_to)
 
     def enable_binding(self, *interfaces: type) -> None:

@@ -20,13 +20,23 @@ from typing import Any, Final, TypeVar, cast
 from streamkit.declarations import ChannelDeclaration
 from streamkit.functions.declaration import functions_on
 
-__all__ = ["Header", "Headers", "Listener", "Payload", "error_listener", "send_to", "stream_listener"]
+__all__ = [
+    "Header",
+    "Headers",
+    "Listener",
+    "Payload",
+    "error_listener",
+    "send_to",
+    "stream_listener",
+    "transaction_listener",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _LISTENERS: Final = "__streamkit_listeners__"
 _OUTPUTS: Final = "__streamkit_outputs__"
 _ERRORS: Final = "__streamkit_error_channels__"
+_TRANSACTION_GROUP: Final = "__streamkit_transaction_group__"
 
 BindingName = str | ChannelDeclaration
 
@@ -101,6 +111,20 @@ def error_listener(channel: str = "errorChannel") -> Callable[[F], F]:
     return _noted(_ERRORS, channel)
 
 
+def transaction_listener(group: str) -> Callable[[F], F]:
+    """Have a function, or a class, answer for the local transactions of a producer group.
+
+    A function is the checker of a :class:`streamkit.transactions.TransactionListener`, its arguments planned like those
+    of a listener; a class has both methods of it.
+    """
+
+    def note(target: F) -> F:
+        setattr(target, _TRANSACTION_GROUP, group)
+        return target
+
+    return note
+
+
 def name_of(binding: object) -> str:
     """Return the name of a binding that may be given by its declaration."""
     if isinstance(binding, str | ChannelDeclaration):
@@ -124,9 +148,19 @@ def error_channels_on(function: object) -> tuple[str, ...]:
     return cast("tuple[str, ...]", getattr(function, _ERRORS, ()))
 
 
+def transaction_group_of(target: object) -> str | None:
+    """Return the producer group that `transaction_listener` noted on a function or a class."""
+    return cast("str | None", getattr(target, _TRANSACTION_GROUP, None))
+
+
 def is_decorated(function: object) -> bool:
     """Return whether an application has something to do with the function."""
-    return bool(listeners_on(function) or error_channels_on(function) or functions_on(function))
+    return bool(
+        listeners_on(function)
+        or error_channels_on(function)
+        or functions_on(function)
+        or transaction_group_of(function) is not None
+    )
 
 
 def decorated_in(source: object) -> Iterator[Callable[..., object]]:

@@ -23,6 +23,7 @@ class Registrations:
         error_listeners: Functions for the failures told on a channel.
         functions: Functions that settings bind by their names.
         routing_callback: What the routing function asks first.
+        transaction_listeners: Functions and classes that answer for producer groups.
         interfaces: Binding interfaces.
         interceptors: For channels whose names match.
         on_new_destination: May change the settings of an output binding that is made by name.
@@ -34,6 +35,7 @@ class Registrations:
         self.error_listeners: list[tuple[Callable[..., object], str]] = []
         self.functions: list[tuple[Callable[..., object], FunctionDeclaration]] = []
         self.routing_callback: RoutingCallback | None = None
+        self.transaction_listeners: list[tuple[object, str]] = []
         self.interfaces: list[type] = []
         self.interceptors = GlobalChannelInterceptors()
         self.on_new_destination: Callable[[NewDestination], object] | None = None

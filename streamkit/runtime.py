@@ -20,7 +20,7 @@ from streamkit.declarations import declares_channels, enabled_bindings
 from streamkit.errors import ApplicationError
 from streamkit.events import application_started, application_stopped, notify
 from streamkit.functions.settings import FunctionSettings
-from streamkit.listener import decorated_in, has_listeners
+from streamkit.listener import decorated_in, has_listeners, transaction_group_of
 from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
 from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
@@ -124,6 +124,8 @@ class Runtime:
             assembly.listener(function, listener)
         for function, channel in self._registrations.error_listeners:
             assembly.error_listener(function, channel)
+        for target, group in self._registrations.transaction_listeners:
+            assembly.transaction_listener(target, group)
         for function, declaration in self._registrations.functions:
             assembly.named_function(function, declaration)
         for source in self._registrations.sources:
@@ -148,8 +150,11 @@ class Runtime:
         else:
             for interface in enabled_bindings(type(source)):
                 assembly.interface(interface)
+        group = None if isinstance(source, ModuleType) else transaction_group_of(type(source))
+        if group is not None:
+            assembly.transaction_listener(source, group)
         functions = list(decorated_in(source))
-        if not functions and not _has_bindings(source):
+        if not functions and group is None and not _has_bindings(source):
             assembly.fail(f"{source!r} has neither listeners nor binding interfaces: what is it for?")
         for function in functions:
             assembly.function(function)
@@ -265,4 +270,9 @@ def _has_bindings(source: object) -> bool:
 
 
 def _is_of_interest(kind: type) -> bool:
-    return has_listeners(kind) or bool(enabled_bindings(kind)) or declares_channels(kind)
+    return (
+        has_listeners(kind)
+        or bool(enabled_bindings(kind))
+        or declares_channels(kind)
+        or transaction_group_of(kind) is not None
+    )

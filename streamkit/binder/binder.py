@@ -41,6 +41,11 @@ comes again first. Otherwise it may call the receiver for any number of messages
 permits are inside the receiver, held only while a handler runs, so that a message waiting for its next
 attempt blocks nobody. A binder bounds what it has in flight by its own means (a flow-control window).
 
+**Transactions.** A binder with :attr:`Capability.TRANSACTION` returns a :class:`TransactionalProducerBinding` for a
+destination that has a ``checker``. What began there and ended in no way it knows of, it has the checker decide after
+some time, again and again while the answer is unknown: also what another member of the same producer group
+(:meth:`Binder.producer_group`) began. After a bounded number of checks the message is put aside where people see it.
+
 **Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching at once, before it first waits for anything, waits
 up to ``timeout`` seconds for calls in flight, carries out their settlements, commits and leaves the group; calls
 that are left are cancelled. The receiver raises ``CancelledError`` to messages that no handler has begun with. What
@@ -68,6 +73,7 @@ from streamkit.config.environment import Environment
 from streamkit.config.settings import ConsumerProperties, ProducerProperties
 from streamkit.errors import BinderError
 from streamkit.messaging.message import Message
+from streamkit.messaging.transaction import BrokerTransaction, TransactionState
 
 __all__ = [
     "Binder",
@@ -81,6 +87,8 @@ __all__ = [
     "ProducerBinding",
     "ProducerDestination",
     "Receiver",
+    "TransactionChecker",
+    "TransactionalProducerBinding",
 ]
 
 Receiver: TypeAlias = Callable[[Message[bytes], int], Awaitable[Settlement]]
@@ -139,6 +147,9 @@ class ConsumerDestination:
     instance_count: int = 1
 
 
+TransactionChecker: TypeAlias = Callable[[Message[bytes]], Awaitable[TransactionState]]
+"""Tells how the local transaction of a half message ended; it never raises but for cancellation."""
+
 FailureListener: TypeAlias = Callable[[Message[bytes], BinderError], Awaitable[None]]
 """Told of a message whose sending failed after ``send`` had returned."""
 
@@ -154,6 +165,7 @@ class ProducerDestination:
         extended: The binder's own settings of this binding, an instance of its ``producer_properties``.
         on_failure: To be awaited when a message that ``send`` took is lost after all; it reports to the
             binding's error channel and never raises.
+        checker: On a transactional binding, who tells how a local transaction of its producer group ended.
     """
 
     name: str
@@ -161,6 +173,7 @@ class ProducerDestination:
     properties: ProducerProperties
     extended: ExtendedProducerProperties
     on_failure: FailureListener
+    checker: TransactionChecker | None = None
 
 
 class ConsumerBinding(ABC):
@@ -208,6 +221,18 @@ class ProducerBinding(ABC):
     @abstractmethod
     async def stop(self) -> None:
         """Finish what is being sent and close. A second call does nothing."""
+
+
+class TransactionalProducerBinding(ProducerBinding):
+    """One open way to a destination that takes messages whose fate a local transaction decides."""
+
+    @abstractmethod
+    async def begin(self, message: Message[bytes]) -> BrokerTransaction:
+        """Store ``message`` where nobody sees it, until the transaction returned says what becomes of it.
+
+        Raises:
+            BinderError: The system refused it or could not be reached; the cause is chained.
+        """
 
 
 class Binder(ABC):
@@ -271,6 +296,11 @@ class Binder(ABC):
     def origin_of(self, message: Message[bytes]) -> str | None:
         """Return the topic a received message was sent to; only asked of binders that multiplex."""
         return None
+
+    def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
+        """Return the group under which a producer's transactions are known; the destination, unless settings say."""
+        terms = extended.transaction()
+        return destination if terms is None or terms.group is None else terms.group
 
     def dead_letter_destination(self, destination: str, group: str) -> str | None:
         """Return where rejected messages of ``group`` go, or ``None`` if they are lost."""

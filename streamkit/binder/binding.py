@@ -19,6 +19,7 @@ from streamkit.binder.binder import (
 from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.sending import SendingHandler
+from streamkit.binder.transactional_sending import TransactionalSendingHandler
 from streamkit.errors import BinderError, BinderUnavailable, UnsupportedCapability
 from streamkit.events import binding_changed, binding_created, binding_removed, notify
 from streamkit.messaging.channel import SubscribableChannel
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 _STOP_GRACE: Final = 10.0
 """Seconds a binder gets, after the calls in flight, to settle, commit and leave the group."""
 
-MakeSender = Callable[[ProducerBinding], SendingHandler]
+MakeSender = Callable[[ProducerBinding], SendingHandler | TransactionalSendingHandler]
 
 
 class ReadyBinder(ABC):
@@ -148,7 +149,7 @@ class OutputBinding(Binding):
         self._make_sender = make_sender
         self._producer: ProducerBinding | None = None
         self._given_up: Exception | None = None
-        self._subscriber: SendingHandler | None = None
+        self._subscriber: SendingHandler | TransactionalSendingHandler | None = None
 
     @property
     def settings(self) -> Sequence[BaseModel]:

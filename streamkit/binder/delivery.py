@@ -136,6 +136,21 @@ class ExtendedConsumerProperties(BaseModel):
             yield Requirement(Capability.TAG, ("tags", "subscription"))
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionTerms:
+    """The portable meaning of a transactional producer binding's extended properties.
+
+    Attributes:
+        group: The producer group, where the settings name one.
+        listener: The name under which its listener was registered, where the settings name one.
+        asked_by: The settings that ask for transactions, below the extended prefix of the binding.
+    """
+
+    group: str | None
+    listener: str | None
+    asked_by: tuple[str, ...]
+
+
 class ExtendedProducerProperties(BaseModel):
     """A binder's own settings of one producer binding; subclass it and say what they ask.
 
@@ -145,9 +160,15 @@ class ExtendedProducerProperties(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    def transaction(self) -> TransactionTerms | None:
+        """Return what these settings say of transactions, or ``None`` where messages are sent without."""
+        return None
+
     def requirements(self) -> Iterable[Requirement]:
         """Return what these settings ask of the binder."""
-        return ()
+        terms = self.transaction()
+        if terms is not None:
+            yield Requirement(Capability.TRANSACTION, terms.asked_by)
 
 
 ConsumerModel: TypeAlias = type[ExtendedConsumerProperties]

@@ -15,6 +15,7 @@ from streamkit.binder.binder import (
     FailureListener,
     ProducerBinding,
     ProducerDestination,
+    TransactionalProducerBinding,
 )
 from streamkit.binder.binding import InputBinding, OutputBinding, ReadyBinder
 from streamkit.binder.capabilities import Capability, Requirement, describe, missing
@@ -26,6 +27,7 @@ from streamkit.binder.error_channels import (
     producer_error_channel,
 )
 from streamkit.binder.header_modes import reading_in, writing_in
+from streamkit.binder.local_transactions import LocalTransactions, TransactionHandlers
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.partitioners import ASKED_BY, partitioner_of
 from streamkit.binder.permits import Permits
@@ -33,6 +35,7 @@ from streamkit.binder.receiving import ErrorHandler, MessageReceiver
 from streamkit.binder.registry import BinderRegistry
 from streamkit.binder.retryable import exception_classes
 from streamkit.binder.sending import SendingHandler, Writer, write_native
+from streamkit.binder.transactional_sending import TransactionalSendingHandler
 from streamkit.config.environment import Environment
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import uniform
@@ -70,7 +73,7 @@ class _Asked:
 
     def refused(self, binding: str, binder: Binder) -> UnsupportedCapability:
         """The error for a binder that does not meet it."""
-        setting = self._setting()
+        setting = _setting(self.origins, self.requirement.properties)
         capability = self.requirement.capability.value
         where = f"{setting.origin}: {setting.key}={setting}" if setting else f"binding {binding!r}"
         return UnsupportedCapability(
@@ -79,13 +82,6 @@ class _Asked:
             key=setting.key if setting else None,
             value=setting.value if setting else None,
             origin=str(setting.origin) if setting else None,
-        )
-
-    def _setting(self) -> Value | None:
-        spellings = {tuple(map(uniform, text.split("."))) for text in self.requirement.properties}
-        return next(
-            (value for at, value in self.origins.items() if tuple(uniform(str(s)) for s in at) in spellings),
-            None,
         )
 
 
@@ -128,7 +124,11 @@ class NewDestination:
 
 
 class BindingFactory:
-    """Makes the bindings of one application."""
+    """Makes the bindings of one application.
+
+    Attributes:
+        transactions: Who answers for local transactions.
+    """
 
     def __init__(
         self,
@@ -164,6 +164,7 @@ class BindingFactory:
         self._named = named
         self._retry_policy = retry_policy
         self._error_functions: dict[str, ErrorFunction] = {}
+        self.transactions = LocalTransactions(named)
 
     def find_error_handlers(self, prepare: Callable[[Callable[..., object]], ErrorFunction]) -> None:
         """Look up the functions that settings name as error handlers; before any binding is made.
@@ -248,9 +249,12 @@ class BindingFactory:
             chosen.check_producer(destination)
             partitioner = partitioner_of(properties.producer, self._named)
         write = self._writer(name, properties)
+        handlers = self._transaction_handlers(topic, chosen, extended)
+        if handlers is not None:
+            destination = replace(destination, checker=handlers.check)
 
-        def make_sender(producer: ProducerBinding) -> SendingHandler:
-            return SendingHandler(
+        def make_sender(producer: ProducerBinding) -> SendingHandler | TransactionalSendingHandler:
+            plain = SendingHandler(
                 self._owner,
                 name,
                 producer,
@@ -260,6 +264,9 @@ class BindingFactory:
                 partition_count=properties.producer.partition_count,
                 on_failure=report if properties.producer.error_channel_enabled else None,
             )
+            if handlers is not None and isinstance(producer, TransactionalProducerBinding):
+                return TransactionalSendingHandler(name, producer, plain, handlers.execute)
+            return plain
 
         asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
         if partitioner is not None:
@@ -323,6 +330,18 @@ class BindingFactory:
         asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
         ready = _CheckedBinder(self._registry, binder, name, asked)
         return InputBinding(self._owner, name, channel, consumers, ready)
+
+    def _transaction_handlers(
+        self, topic: str, binder: Binder, extended: Bound[ExtendedProducerProperties]
+    ) -> TransactionHandlers | None:
+        """Who answers for the transactions of a binding; None where its settings ask for none."""
+        terms = extended.value.transaction()
+        if terms is None:
+            return None
+        try:
+            return self.transactions.find(binder.producer_group(topic, extended.value), terms.listener)
+        except LookupError as error:
+            raise located(_setting(extended.origins, terms.asked_by), error) from error
 
     @contextmanager
     def _located(self, name: str) -> Iterator[None]:
@@ -423,6 +442,15 @@ class BindingFactory:
 
     def _origin(self, name: str, *rest: str) -> Value | None:
         return self._origins_of(name).get(rest)
+
+
+def _setting(origins: Mapping[Location, Value], properties: Iterable[str]) -> Value | None:
+    """Return the first value that was set under one of these spellings."""
+    spellings = {tuple(map(uniform, text.split("."))) for text in properties}
+    return next(
+        (value for at, value in origins.items() if tuple(uniform(str(step)) for step in at) in spellings),
+        None,
+    )
 
 
 def topics_of(destination: str) -> list[str]:

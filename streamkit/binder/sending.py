@@ -17,7 +17,7 @@ from typing import Final
 from streamkit.binder.binder import ProducerBinding
 from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.partitioning import Partitioner, explicit_partition
-from streamkit.errors import BinderError, MessageConversionError, UnsupportedCapability
+from streamkit.errors import BinderError, MessageConversionError, MessageDeliveryError, UnsupportedCapability
 from streamkit.events import message_sent, notify, send_failed
 from streamkit.messaging.headers import (
     DELAY,
@@ -25,6 +25,7 @@ from streamkit.messaging.headers import (
     DELIVER_AT,
     PARTITION,
     PARTITION_OVERRIDE,
+    TRANSACTION,
 )
 from streamkit.messaging.message import Message
 
@@ -86,8 +87,33 @@ class SendingHandler:
         Raises:
             UnsupportedCapability: The message asks for what the binder cannot do.
             MessageConversionError: Its payload cannot be written under its content type.
-            MessageDeliveryError: It has no partition key, or a wrong partition.
+            MessageDeliveryError: It has no partition key, or a wrong partition, or is to begin a transaction.
             BinderError: Sending failed.
+        """
+        if message.headers.get(TRANSACTION) is not None:
+            raise MessageDeliveryError(
+                f"binding {self._binding!r} is not transactional, so no transaction can begin there: make it so in its "
+                "settings (on RocketMQ: producer.transactional=true), or send with asend",
+                message,
+            )
+        wire = self.to_wire(message)
+        try:
+            await self._producer.send(wire)
+        except BinderError as error:
+            self.tell_failure(wire, error)
+            if self._on_failure is None:
+                raise
+            await self._on_failure(wire, error)
+        else:
+            self.tell_success(wire)
+
+    def to_wire(self, message: Message[object]) -> Message[bytes]:
+        """Return what the binder is given.
+
+        Raises:
+            UnsupportedCapability: The message asks for what the binder cannot do.
+            MessageConversionError: Its payload cannot be written under its content type.
+            MessageDeliveryError: It has no partition key, or a wrong partition.
         """
         if self._refused:
             self._refuse(message)
@@ -95,17 +121,17 @@ class SendingHandler:
         wire = self._write(message)
         if partition is not None:
             wire = Message(wire.payload, wire.headers.annotated(PARTITION, partition))
-        try:
-            await self._producer.send(wire)
-        except BinderError as error:
-            if send_failed.receivers:
-                notify(send_failed, self._owner, binding=self._binding, message=wire, error=error)
-            if self._on_failure is None:
-                raise
-            await self._on_failure(wire, error)
-        else:
-            if message_sent.receivers:
-                notify(message_sent, self._owner, binding=self._binding, message=wire)
+        return wire
+
+    def tell_failure(self, wire: Message[bytes], error: BinderError) -> None:
+        """Notify whoever listens to the event."""
+        if send_failed.receivers:
+            notify(send_failed, self._owner, binding=self._binding, message=wire, error=error)
+
+    def tell_success(self, wire: Message[bytes]) -> None:
+        """Notify whoever listens to the event."""
+        if message_sent.receivers:
+            notify(message_sent, self._owner, binding=self._binding, message=wire)
 
     def _refuse(self, message: Message[object]) -> None:
         for name, any_of in self._refused:

@@ -27,6 +27,7 @@ from streamkit.messaging.handler import Handler, drive
 from streamkit.messaging.interceptor import ChannelInterceptor, InterceptorChain
 from streamkit.messaging.message import Message
 from streamkit.messaging.portal import Portal
+from streamkit.messaging.transaction import ChannelTransaction
 
 
 class MessageChannel(Protocol):
@@ -100,7 +101,7 @@ class InterceptableChannel(ABC):
         """
         if self.is_synchronous:
             return drive(self._send(message, None))
-        portal = self._portal_for(message)
+        portal = self.portal_for(message)
         return portal.run(self._send(message, none_if_indefinite(timeout)))
 
     async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
@@ -118,6 +119,23 @@ class InterceptableChannel(ABC):
         """
         return await self._send(message, none_if_indefinite(timeout))
 
+    def transaction(self, message: Message[object], timeout: float | None = None) -> ChannelTransaction:
+        """Sends `message` as part of a local transaction: the block that this opens.
+
+        ::
+
+            async with channel.transaction(message) as tx:     # in `def` code: with channel.transaction(message)
+                ...                                            # the local transaction
+
+        See :mod:`streamkit.messaging.transaction` for how it ends. The channel must be that of an output binding
+        whose settings say that it is transactional.
+
+        Args:
+            message: What to send; it is stored when the block begins.
+            timeout: Seconds for that; None or a negative number waits as long as it takes.
+        """
+        return ChannelTransaction(self, message, timeout)
+
     def _send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         if self._chain:
             return self._chain.send(message, self, self._do_send, timeout)
@@ -127,7 +145,12 @@ class InterceptableChannel(ABC):
     def _do_send(self, message: Message[object], timeout: float | None) -> Coroutine[object, None, bool]:
         """Sends what the interceptors let through; False when that took longer than `timeout` seconds."""
 
-    def _portal_for(self, message: Message[object]) -> Portal:
+    def portal_for(self, message: Message[object]) -> Portal:
+        """The way onto the application's loop, for a thread that may block.
+
+        Raises:
+            BlockingSendError: This thread runs that loop, or no application runs.
+        """
         if self.portal is None:
             raise BlockingSendError(
                 f"Channel {self.name!r} has `async def` subscribers or interceptors, and no application runs "

@@ -34,6 +34,14 @@ DELIVERY_ATTEMPT = "deliveryAttempt"
 """int: how often this message has been handed to the listener, this time included."""
 SEND_TO_DESTINATION = "spring.cloud.stream.sendto.destination"
 """str: this one output goes to that binding or destination."""
+TRANSACTION_ID = "TRANSACTION_ID"
+"""str: by which a checker knows the local transaction of a message again; made where the sender sets none."""
+TRANSACTIONAL_ARG = "TRANSACTIONAL_ARG"
+"""Any object: the argument of a transaction listener's `execute_local_transaction`; it does not travel."""
+TRANSACTIONAL_ARGS = "TRANSACTIONAL_ARGS"
+"""The same, as the second generation spells it."""
+TRANSACTION = "streamkit_transaction"
+"""TransactionRequest: asks the binding to begin a transaction with the message; it does not travel."""
 SEQUENCE = "streamkit_sequence"
 """int: the place of an incoming message among all of its destination, where the binder knows it."""
 JSON_HEADER_TYPES = "spring_json_header_types"
@@ -76,7 +84,7 @@ class MessageHeaders(Mapping[str, object]):
         """This message's identity, a UUID's text: made here, or what the sender stamped."""
         made = self._values.get(ID)
         if made is None:
-            made = self._values[ID] = _new_id()
+            made = self._values[ID] = new_id()
         return made if type(made) is str else str(made)
 
     @property
@@ -117,6 +125,11 @@ class MessageHeaders(Mapping[str, object]):
         """The headers of the same message, id and timestamp included, with one more."""
         return MessageHeaders.adopt({**self._completed(), name: value})
 
+    def without(self, *names: str) -> "MessageHeaders":
+        """The headers of the same message, id and timestamp included, that lack these."""
+        values = self._completed()
+        return MessageHeaders.adopt({name: value for name, value in values.items() if name not in names})
+
     def user_values(self) -> dict[str, object]:
         """A new dictionary of all headers but `id` and `timestamp`."""
         values = self._values.copy()
@@ -154,7 +167,7 @@ class MessageHeaders(Mapping[str, object]):
         """All headers, with the two made-on-demand ones made."""
         values = self._values
         if ID not in values:
-            values[ID] = _new_id()
+            values[ID] = new_id()
         if TIMESTAMP not in values:
             values[TIMESTAMP] = current_clock().now_ms()
         return values
@@ -173,7 +186,7 @@ class MessageHeaders(Mapping[str, object]):
         return f"MessageHeaders({self._values!r})"
 
 
-def _new_id() -> str:
-    """A random UUID (version 4, RFC 4122) as text."""
+def new_id() -> str:
+    """A new random UUID (version 4, RFC 4122) as text."""
     digits = f"{_random.getrandbits(128):032x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
