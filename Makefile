@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test peers spark check bench broker fmt clean
+.PHONY: help demo test peers spark crashes check bench broker fmt clean
 
 help: ## Show what each target does
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ peers: $(STAMP) ## Run the tests against foreign clients and brokers (Java, Mave
 
 spark: $(STAMP) ## Run the tests on Spark
 	@$(BIN)/python -m pytest -m spark $(ARGS)
+
+crashes: $(STAMP) ## Kill the broker 200 times under load and check every promise after each start
+	@$(BIN)/python -m tests.crash_campaign $(ARGS)
 
 check: $(STAMP) ## What CI runs: lint, types, import rules, tests, peers, the installed wheel
 	@.ci/check
