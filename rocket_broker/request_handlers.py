@@ -8,6 +8,7 @@ from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.processors.clients import ClientsProcessor
+from rocket_broker.processors.deduplicated import DeduplicatedSends
 from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.groups import GroupsProcessor
 from rocket_broker.processors.locks import LocksProcessor
@@ -34,6 +35,7 @@ from rocket_remoting.address import parse_address
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.connection import Connection, Handler
+from rocket_remoting.deduplication import SEND_DEDUPLICATED
 
 __all__ = ["RequestHandlers"]
 
@@ -78,6 +80,7 @@ class RequestHandlers:
             halves=halves,
             born_host=_host,
         )
+        deduplicated = DeduplicatedSends(settings=settings, store=store, sending=sending)
         transaction = TransactionProcessor(
             settings=settings, store=store, halves=halves, statistics=statistics
         )
@@ -131,6 +134,7 @@ class RequestHandlers:
             Code.SEND_MESSAGE: sending.send,
             Code.SEND_MESSAGE_V2: sending.send,
             Code.SEND_BATCH_MESSAGE: sending.send_batch,
+            SEND_DEDUPLICATED: deduplicated.send,
             Code.CONSUMER_SEND_MSG_BACK: send_back.send_back,
             Code.END_TRANSACTION: transaction.end,
             Code.RESUME_CHECK_HALF_MESSAGE: transaction.resume,

@@ -87,7 +87,7 @@ class SendProcessor:
         else:
             header = command.header(SendMessageRequestHeader)
         if header.batch:
-            return self._send_batch(connection, command, header)
+            return self.put_entries(connection, command, header)
         self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
@@ -122,7 +122,7 @@ class SendProcessor:
 
     def send_batch(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """SEND_BATCH_MESSAGE (320)."""
-        return self._send_batch(connection, command, command.header(SendMessageRequestHeaderV2))
+        return self.put_entries(connection, command, command.header(SendMessageRequestHeaderV2))
 
     async def stop(self) -> None:
         """Refuse what is sent from now on; return when every sender that waits for the disk has its answer."""
@@ -149,9 +149,23 @@ class SendProcessor:
         properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
         return self._destinations.dead_letters(group)
 
-    def _send_batch(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
+    def put_entries(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        first: int = 0,
+        stored: Callable[[PutResult], None] | None = None,
     ) -> RemotingCommand | None:
+        """Store the messages of a batch from the ``first`` on, and answer.
+
+        Args:
+            connection: Where the batch came from.
+            command: The request with the batch.
+            header: Its header.
+            first: How many are left out.
+            stored: Called when all are, with where the last one is.
+        """
         self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
@@ -165,14 +179,17 @@ class SendProcessor:
         results = self._writer.put_batch(
             header.topic,
             queue_id,
-            self._entries(command.body),
+            self._entries(command.body)[first:],
             properties_text(common).encode(),
             sys_flag=_sys_flag(header, config),
             born_timestamp=header.born_timestamp,
             born_host=self._born_host(connection),
             reconsume_times=header.reconsume_times or 0,
         )
-        return self._answer(connection, command, results, queue_id)
+        answer = self._answer(connection, command, results, queue_id)
+        if stored is not None:
+            stored(results[-1])
+        return answer
 
     def _entries(self, body: bytes | memoryview) -> list[BatchEntry]:
         limit = self._settings.max_message_size
@@ -270,6 +287,17 @@ class SendProcessor:
                 raise put_refusal(result.status, self._settings)
             statistics.put_bytes += result.size
         statistics.put_messages += len(results)
+        return self.answer_stored(connection, command, results, queue_id, transaction_id)
+
+    def answer_stored(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        results: Sequence[PutResult],
+        queue_id: int,
+        transaction_id: str | None = None,
+    ) -> RemotingCommand | None:
+        """Return the answer to messages that are stored; None as in `send`."""
         last = results[-1]
         if self._waits_for_disk and last.wait_store_ok and not command.is_oneway:
             task = asyncio.ensure_future(

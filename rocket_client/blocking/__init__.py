@@ -16,17 +16,36 @@ from rocket_client.blocking.batch_sender import BatchSender, EncodedBatch
 from rocket_client.blocking.client import BlockingClient
 from rocket_client.blocking.connection import BlockingConnection
 from rocket_client.blocking.pipeline import Request
-from rocket_client.blocking.pulls import PullRequest, PullResult
+from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
 from rocket_client.blocking.ranges import QueueRange, RangePart
+from rocket_client.blocking.retrying import AWAY
+from rocket_client.errors import (
+    BrokerNotFoundError,
+    ClientError,
+    NameServersUnreachableError,
+    TopicNotFoundError,
+)
+from rocket_client.settings import ProducerSettings
+from rocket_remoting.errors import ResponseError
+from rocket_remoting.message import MessageQueue
 
 __all__ = [
+    "AWAY",
     "BatchSender",
     "BlockingClient",
     "BlockingConnection",
+    "BrokerNotFoundError",
+    "ClientError",
     "EncodedBatch",
+    "MessageQueue",
+    "NameServersUnreachableError",
+    "ProducerSettings",
     "PullRequest",
     "PullResult",
     "QueueRange",
     "RangePart",
     "Request",
+    "ResponseError",
+    "Subscription",
+    "TopicNotFoundError",
 ]

@@ -362,6 +362,10 @@ class BlockingClient:
 
     # Asking
 
+    def ask(self, queue: MessageQueue, request: Request) -> RemotingCommand:
+        """The answer of the queue's master, whatever its code, to a request that may be sent twice."""
+        return self._on_master(queue, lambda connection: connection.invoke(*request, timeout=self._timeout))
+
     def _ask(self, queue: MessageQueue, code: RequestCode, header: Header) -> RemotingCommand:
         response = self._on_master(
             queue, lambda connection: connection.invoke(code, header, timeout=self._timeout)

@@ -43,6 +43,20 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader, kw_only=True):
     broker_name: str | None = msgspec.field(name="n", default=None)
 
 
+class SendDeduplicatedRequestHeader(SendMessageRequestHeader, kw_only=True):
+    """SEND_DEDUPLICATED, served by the bundled broker alone; see `rocket_remoting.deduplication`.
+
+    Attributes:
+        writer: Who writes to this queue, as 16 hexadecimal digits.
+        epoch: The writer's batch.
+        sequence: The first message's place in what the writer sends to this queue in this epoch, from 0.
+    """
+
+    writer: str
+    epoch: Long
+    sequence: Long
+
+
 class SendMessageResponseHeader(Header, kw_only=True):
     """The answer to a send: where the message lies.
 

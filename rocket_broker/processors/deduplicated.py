@@ -1,0 +1,166 @@
+"""Request 70001: store a batch of which some or all may be stored already; see `rocket_remoting.deduplication`.
+
+What is stored is found by the index of keys, which is as durable as the messages are: nothing else is written,
+and a broker that was killed knows as much as before. What a live writer stored last is kept in memory, so only
+the first batch of a writer after a start is looked for.
+"""
+
+from collections import OrderedDict
+
+import msgspec
+
+from rocket_broker.processors.send import SendProcessor
+from rocket_broker.refusal import Refusal
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutResult, PutStatus
+from rocket_remoting.batch import decode_batch
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.deduplication import MAX_NUMBER, sequence_key
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.headers import SendDeduplicatedRequestHeader
+from rocket_remoting.properties import MAX_PROPERTIES_LENGTH, PROPERTY_UNIQUE_KEY, decode_properties
+from rocket_remoting.record import peek_record
+
+__all__ = ["DeduplicatedSends"]
+
+MAX_WRITERS = 100_000
+"""Writers remembered; those that were silent for longest are looked for again when they come back."""
+
+LONGEST_PROPERTIES = MAX_PROPERTIES_LENGTH - 512
+"""Bytes that a message may bring; the broker adds its cluster's name."""
+
+_SAME_KEY_HASH = 64
+_EVER = 2**63 - 1
+
+
+class _Stored(msgspec.Struct, gc=False):
+    """The last message that a writer stored in its epoch, None if it stored none, and where it is."""
+
+    epoch: int
+    sequence: int
+    last: PutResult | None
+
+
+class DeduplicatedSends:
+    """Stores the part of a batch that is not stored yet."""
+
+    def __init__(self, *, settings: BrokerSettings, store: MessageStore, sending: SendProcessor) -> None:
+        self._settings = settings
+        self._store = store
+        self._sending = sending
+        self._writers: OrderedDict[tuple[str, int, str], _Stored] = OrderedDict()
+
+    def send(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """SEND_DEDUPLICATED (70001)."""
+        if not self._settings.message_index_enable:
+            raise Refusal(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+                "messages are told by the index of keys, which messageIndexEnable=false turns off",
+            )
+        header = command.header(SendDeduplicatedRequestHeader)
+        if not command.body:
+            return RemotingCommand.response(command, ResponseCode.SUCCESS)
+        count = _checked_count(command, header)
+        known = self._known(header, count)
+        if header.epoch < known.epoch or header.sequence + count - 1 <= known.sequence:
+            last = known.last or self._found(header, header.sequence + count - 1)
+            if last is None:
+                raise _gap(header, "its writer has begun a later epoch")
+            return self._sending.answer_stored(connection, command, [last], header.queue_id)
+        if header.sequence > known.sequence + 1:
+            raise _gap(header, f"{known.sequence + 1} is the next of epoch {header.epoch}")
+        writer = (header.topic, header.queue_id, header.writer)
+        # Until all are stored nothing is known: a batch that fails half way is looked for by the index again.
+        self._writers.pop(writer, None)
+
+        def stored(last: PutResult) -> None:
+            self._remember(writer, _Stored(header.epoch, header.sequence + count - 1, last))
+
+        first = known.sequence + 1 - header.sequence
+        return self._sending.put_entries(connection, command, header, first, stored)
+
+    def _remember(self, writer: tuple[str, int, str], stored: _Stored) -> None:
+        self._writers[writer] = stored
+        if len(self._writers) > MAX_WRITERS:
+            self._writers.popitem(last=False)
+
+    def _known(self, header: SendDeduplicatedRequestHeader, count: int) -> _Stored:
+        """What the writer has stored, as far as this batch is concerned."""
+        stored = self._writers.get((header.topic, header.queue_id, header.writer))
+        if stored is None:
+            return self._looked_for(header, count)
+        if header.epoch > stored.epoch:
+            return _Stored(header.epoch, -1, None)
+        return stored
+
+    def _looked_for(self, header: SendDeduplicatedRequestHeader, count: int) -> _Stored:
+        """Find by the index how much of the batch is stored: all up to one of its messages, as none leaves a gap."""
+        low, high = header.sequence - 1, header.sequence + count - 1
+        last = self._found(header, low) if low >= 0 else None
+        if low >= 0 and last is None:
+            return _Stored(header.epoch, -1, None)
+        while low < high:
+            middle = (low + high + 1) // 2
+            found = self._found(header, middle)
+            if found is None:
+                high = middle - 1
+            else:
+                low, last = middle, found
+        return _Stored(header.epoch, low, last)
+
+    def _found(self, header: SendDeduplicatedRequestHeader, sequence: int) -> PutResult | None:
+        key = sequence_key(header.writer, header.epoch, sequence)
+        for record in self._store.query(header.topic, key, _SAME_KEY_HASH, 0, _EVER):
+            message = peek_record(record)
+            if decode_properties(message.properties).get(PROPERTY_UNIQUE_KEY) == key:
+                return PutResult(
+                    PutStatus.OK,
+                    message.commit_log_offset,
+                    message.total_size,
+                    message.queue_offset,
+                    message.store_timestamp,
+                )
+        return None
+
+
+def _checked_count(command: RemotingCommand, header: SendDeduplicatedRequestHeader) -> int:
+    """How many messages the batch has, their keys being those of its header.
+
+    Raises:
+        Refusal: They are not, or it is no batch.
+    """
+    try:
+        entries = decode_batch(command.body)
+        keys = [decode_properties(entry.properties).get(PROPERTY_UNIQUE_KEY) for entry in entries]
+    except RemoteProtocolError as e:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(e)) from None
+    first = header.sequence
+    numbers = range(first, first + len(entries))
+    if not (0 <= header.epoch <= MAX_NUMBER and 0 <= first <= MAX_NUMBER - len(entries)):
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL, f"epoch {header.epoch} or sequence {first} is out of range"
+        )
+    if keys != [sequence_key(header.writer, header.epoch, number) for number in numbers]:
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the UNIQ_KEYs of the batch are not those of writer {header.writer}, epoch {header.epoch},"
+            f" sequence {first} and following",
+        )
+    for entry in entries:  # what the store would refuse of one message would leave a gap before the next
+        if b"\0" in entry.properties or len(entry.properties) > LONGEST_PROPERTIES:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"a message's properties have a zero byte or more than {LONGEST_PROPERTIES} bytes",
+            )
+    return len(entries)
+
+
+def _gap(header: SendDeduplicatedRequestHeader, why: str) -> Refusal:
+    """Return how a message is refused before which another one is missing: the sender sends that first."""
+    return Refusal(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        f"sequence {header.sequence} of writer {header.writer} comes out of turn: {why}",
+    )

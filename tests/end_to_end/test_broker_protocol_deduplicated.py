@@ -1,0 +1,134 @@
+"""Batches that are stored once, however often they come: request 70001."""
+
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.threaded_broker import ThreadedBroker
+from rocket_client.blocking import BlockingClient, MessageQueue, ProducerSettings, Request
+from rocket_remoting.batch import encode_batch
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.deduplication import SEND_DEDUPLICATED, sequence_key, writer_id
+from rocket_remoting.headers import SendDeduplicatedRequestHeader, SendMessageResponseHeader
+from rocket_remoting.message import Message
+
+WRITER = writer_id("query", 3)
+
+
+def batch(queue: MessageQueue, epoch: int, numbers: range, writer: str = WRITER) -> Request:
+    """Messages of an epoch; the bodies are their numbers."""
+    messages = [
+        Message(
+            queue.topic,
+            b"%d/%d" % (epoch, number),
+            properties={"UNIQ_KEY": sequence_key(writer, epoch, number)},
+        )
+        for number in numbers
+    ]
+    header = SendDeduplicatedRequestHeader(
+        producer_group="g", topic=queue.topic, default_topic="TBW102", default_topic_queue_nums=4,
+        queue_id=queue.queue_id, sys_flag=0, born_timestamp=1, flag=0, batch=True,
+        writer=writer, epoch=epoch, sequence=numbers.start,
+    )  # fmt: skip
+    return Request(SEND_DEDUPLICATED, header, encode_batch(messages))
+
+
+class Scene:
+    """A client and a queue of one topic."""
+
+    def __init__(self, broker: ThreadedBroker) -> None:
+        self.client = BlockingClient("g", ProducerSettings(name_servers=broker.name_server))
+        self.queue = self.client.publish_queues("once")[0]
+
+    def send(self, epoch: int, numbers: range, writer: str = WRITER) -> RemotingCommand:
+        """The answer to a batch."""
+        return self.client.ask(self.queue, batch(self.queue, epoch, numbers, writer))
+
+    def stored(self) -> list[str]:
+        """The bodies in the queue."""
+        end = self.client.max_offset(self.queue)
+        return [m.body.decode() for m in self.client.pull(self.queue, 0, max_messages=end + 1).messages()]
+
+
+@pytest.mark.parametrize("settings", [{}, {"flushDiskType": "SYNC_FLUSH"}])
+def test_what_is_stored_is_not_stored_again(settings: dict[str, str]) -> None:
+    """The same batch again, one that overlaps it, one of an earlier epoch: each answered, nothing twice."""
+    with ThreadedBroker(settings=settings) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            for epoch, numbers in (
+                (0, range(3)), (0, range(3)), (0, range(1, 5)), (0, range(2)),
+                (1, range(2)), (0, range(5)), (1, range(2)),
+            ):  # fmt: skip
+                assert scene.send(epoch, numbers).code == ResponseCode.SUCCESS
+            assert scene.stored() == ["0/0", "0/1", "0/2", "0/3", "0/4", "1/0", "1/1"]
+            other = scene.send(0, range(1), writer_id("other"))
+            assert other.header(SendMessageResponseHeader).queue_offset == 7
+
+
+def test_a_broker_that_was_started_anew_still_knows(tmp_path: Path) -> None:
+    """It finds what is stored by the index: whole batches, parts of them, and earlier epochs."""
+    with ThreadedBroker(tmp_path) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            for epoch, numbers in ((0, range(10)), (1, range(7))):
+                assert scene.send(epoch, numbers).code == ResponseCode.SUCCESS
+            before = scene.stored()
+    for epoch, numbers, added in (
+        (1, range(7), []),
+        (1, range(5, 9), ["1/7", "1/8"]),
+        (0, range(3, 8), []),
+        (1, range(9, 10), ["1/9"]),
+        (2, range(1), ["2/0"]),
+    ):
+        with ThreadedBroker(tmp_path) as broker:
+            scene = Scene(broker)
+            with scene.client:
+                assert scene.send(epoch, numbers).code == ResponseCode.SUCCESS
+                assert scene.stored() == before + added
+                before += added
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_gap_is_refused(known: bool) -> None:
+    """An answer would mean that all before it is stored; the sender sends that first and comes again."""
+    with ThreadedBroker() as broker:
+        scene = Scene(broker)
+        with scene.client:
+            if known:
+                scene.send(0, range(2))
+            refused = scene.send(0, range(3, 5))
+            assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert "out of turn" in (refused.remark or "")
+            assert scene.send(1, range(1, 2)).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            assert scene.send(0, range(5)).code == ResponseCode.SUCCESS
+            assert scene.stored() == [f"0/{number}" for number in range(5)]
+
+
+def test_a_batch_under_other_keys_is_refused() -> None:
+    """Keys that are not the header's could not be found again."""
+    with ThreadedBroker() as broker:
+        scene = Scene(broker)
+        with scene.client:
+            scene.send(0, range(1), writer_id("other"))
+            honest = batch(scene.queue, 0, range(2))
+            assert isinstance(honest.header, SendDeduplicatedRequestHeader)
+            honest.header.sequence = 1
+            refused = scene.client.ask(scene.queue, honest)
+            assert (refused.code, scene.stored()) == (ResponseCode.MESSAGE_ILLEGAL, ["0/0"])
+            torn = scene.client.ask(scene.queue, honest._replace(body=bytes(honest.body)[:-1]))
+            assert torn.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [({}, ResponseCode.SUCCESS), ({"messageIndexEnable": "false"}, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)],
+)
+def test_whether_it_is_served_can_be_asked(settings: dict[str, str], code: ResponseCode) -> None:
+    """A request without a body stores nothing; without its index the broker cannot serve it."""
+    with ThreadedBroker(settings=settings) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            question = batch(scene.queue, 0, range(0))._replace(body=b"")
+            assert scene.client.ask(scene.queue, question).code == code
