@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from dependency_injector.containers import Container
 
     from streamkit.binder.attempts import RetryPolicy
+    from streamkit.binder.binder import ConsumerDestination, ProducerDestination
     from streamkit.binder.binding import Binding
     from streamkit.binder.factory import NewDestination
     from streamkit.bindings_controller import BindingsController
@@ -57,6 +58,9 @@ log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 I = TypeVar("I")  # noqa: E741  # a binding interface
+C = TypeVar("C", bound="Callable[[Any, ConsumerDestination], object]")
+P = TypeVar("P", bound="Callable[[Any, ProducerDestination], object]")
+B = TypeVar("B", bound=Callable[[Any], object])
 
 
 class StreamApplication:
@@ -215,6 +219,25 @@ class StreamApplication:
         """Have every binding retry by `policy`, but those that name another by `retry-template-name`."""
         self._retry_policy = policy
 
+    def customize_consumer(self, function: "C") -> "C":
+        """Call `function(consumer, destination)` with each consumer a binder makes, before it starts.
+
+        `consumer` is the binder's own object, such as a `rocket_client.PushConsumer`; annotated with a class, the
+        function is called for those of that class only.
+        """
+        self._registrations.customizers.add_consumer(function)
+        return function
+
+    def customize_producer(self, function: "P") -> "P":
+        """Call `function(producer, destination)` as :meth:`customize_consumer` does, with each producer."""
+        self._registrations.customizers.add_producer(function)
+        return function
+
+    def customize_binder(self, function: "B") -> "B":
+        """Call `function(binder)` with each binder when it is made, before it starts."""
+        self._registrations.customizers.add_binder(function)
+        return function
+
     # Parts
 
     @property
@@ -246,6 +269,7 @@ class StreamApplication:
                 converters=providers.Object(self._converters),
                 named_objects=providers.Object(self._named),
                 retry_policy=providers.Callable(lambda: self._retry_policy),
+                customizers=providers.Callable(lambda: self._registrations.customizers),
             )
         return self._container
 

@@ -17,6 +17,7 @@ from dependency_injector import containers, providers
 
 from streamkit.binder.attempts import RetryPolicy
 from streamkit.binder.binding_service import BindingService
+from streamkit.binder.customizers import Customizers
 from streamkit.binder.error_channels import ErrorChannels
 from streamkit.binder.factory import BindingFactory
 from streamkit.binder.named_objects import NamedObjects
@@ -49,6 +50,8 @@ class ApplicationContainer(containers.DeclarativeContainer):
     """What settings may name."""
     retry_policy: "providers.Dependency[RetryPolicy | None]" = providers.Dependency(default=None)
     """How bindings that name no retry policy retry, in place of their settings."""
+    customizers = providers.Dependency(instance_of=Customizers, default=Customizers())
+    """What is done to binders and to what they make."""
 
     clock = providers.Singleton(SystemClock)
     """Wall-clock time."""
@@ -66,7 +69,13 @@ class ApplicationContainer(containers.DeclarativeContainer):
     )
     """`spring.cloud.stream.*`, with the origin of each value."""
     binders = providers.Singleton(
-        BinderRegistry, binder_types, environment, settings.provided.value, clock, application_name
+        BinderRegistry,
+        binder_types,
+        environment,
+        settings.provided.value,
+        clock,
+        application_name,
+        customizers=customizers,
     )
     """The configured binders."""
     binding_factory = providers.Singleton(
@@ -79,6 +88,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
         error_channels=error_channels,
         named=named_objects,
         retry_policy=retry_policy,
+        customizers=customizers,
     )
     """Makes bindings."""
     bindings = providers.Singleton(

@@ -9,6 +9,7 @@ from streamkit.listener import Listener
 from streamkit.messaging.interceptor import GlobalChannelInterceptors
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
+    from streamkit.binder.customizers import Customizers
     from streamkit.binder.factory import NewDestination
 
 __all__ = ["Registrations"]
@@ -38,4 +39,14 @@ class Registrations:
         self.transaction_listeners: list[tuple[object, str]] = []
         self.interfaces: list[type] = []
         self.interceptors = GlobalChannelInterceptors()
+        self._customizers: Customizers | None = None
         self.on_new_destination: Callable[[NewDestination], object] | None = None
+
+    @property
+    def customizers(self) -> "Customizers":
+        """What is done to binders and to what they make."""
+        if self._customizers is None:
+            from streamkit.binder.customizers import Customizers
+
+            self._customizers = Customizers()
+        return self._customizers

@@ -282,6 +282,7 @@ class RocketBinder(Binder):
             delay_levels=self._properties.message_delay_level,
             clock=self._clock,
         )
+        destination.customize(producer)
         try:
             await binding.start()
             for required in destination.properties.required_groups:
@@ -311,6 +312,7 @@ class RocketBinder(Binder):
                 clock=self._clock,
             )
             binding = RocketConsumerBinding(destination, consumer, receiver, forget)
+        destination.customize(consumer)
         try:
             if destination.group is None:
                 await begin_now(self._require_admin(), group, _topics(destination.name))

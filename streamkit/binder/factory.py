@@ -19,6 +19,7 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.binding import InputBinding, OutputBinding, ReadyBinder
 from streamkit.binder.capabilities import Capability, Requirement, describe, missing
+from streamkit.binder.customizers import Customizers
 from streamkit.binder.delivery import ExtendedProducerProperties
 from streamkit.binder.error_channels import (
     ErrorChannels,
@@ -141,6 +142,7 @@ class BindingFactory:
         error_channels: ErrorChannels,
         named: NamedObjects,
         retry_policy: RetryPolicy | None = None,
+        customizers: Customizers | None = None,
     ) -> None:
         """Make a factory.
 
@@ -153,6 +155,7 @@ class BindingFactory:
             error_channels: Where failures are told.
             named: What settings name.
             retry_policy: For the bindings that name none, in place of their settings.
+            customizers: Called with what binders make, before it starts.
         """
         self._owner = owner
         self._bound = settings
@@ -163,6 +166,7 @@ class BindingFactory:
         self._error_channels = error_channels
         self._named = named
         self._retry_policy = retry_policy
+        self._customizers = customizers or Customizers()
         self._error_functions: dict[str, ErrorFunction] = {}
         self.transactions = LocalTransactions(named)
 
@@ -244,7 +248,14 @@ class BindingFactory:
             properties, extended = new.properties, replace(extended, value=new.extended)
         topic = properties.destination or name
         report = self._sending_failed(name, topic, self._error_function(properties))
-        destination = ProducerDestination(topic, name, properties.producer, extended.value, report)
+        destination = ProducerDestination(
+            topic,
+            name,
+            properties.producer,
+            extended.value,
+            report,
+            customizers=self._customizers.producer,
+        )
         with self._located(name):
             chosen.check_producer(destination)
             partitioner = partitioner_of(properties.producer, self._named)
@@ -313,6 +324,7 @@ class BindingFactory:
                 permits,
                 _or_global(properties.consumer.instance_index, self._settings.instance_index),
                 _or_global(properties.consumer.instance_count, self._settings.instance_count),
+                customizers=self._customizers.consumer,
             )
             receiver = MessageReceiver(
                 self._owner,

@@ -15,6 +15,7 @@ import pluggy
 from pydantic import BaseModel
 
 from streamkit.binder.binder import Binder, BinderContext
+from streamkit.binder.customizers import Customizers
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import PROJECT, BinderHooks
 from streamkit.clock import Clock
@@ -116,12 +117,15 @@ class BinderRegistry:
         settings: StreamSettings,
         clock: Clock,
         application: str,
+        *,
+        customizers: Customizers | None = None,
     ) -> None:
         self._types = types
         self._environment = environment
         self._settings = settings
         self._clock = clock
         self._application = application
+        self._customizers = customizers or Customizers()
         self._made: dict[str, Binder] = {}
         self._started: set[str] = set()
         self._starting: dict[str, asyncio.Lock] = {}
@@ -197,7 +201,9 @@ class BinderRegistry:
             self._application,
             self._types.extended_models,
         )
-        return self._types.create(configuration.type or name, name, context)
+        binder = self._types.create(configuration.type or name, name, context)
+        self._customizers.binder(binder)
+        return binder
 
     def _environment_of(self, name: str, configuration: BinderConfiguration) -> Environment:
         if not configuration.environment and configuration.inherit_environment:

@@ -8,7 +8,25 @@ from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
 
 
 class HookCases:
-    """Partitions by registered functions; header modes."""
+    """Partitions by registered functions; header modes; customizers."""
+
+    @case
+    async def test_customizers_see_what_the_binder_makes_before_it_starts(self, s: Scenario) -> None:
+        """The binder, and each consumer and producer with its destination and group, once each."""
+        topic, group = await s.topic(), s.name("group")
+        seen = s.recorder("customized")
+
+        async def note(payload: str) -> None:
+            seen.add(payload)
+
+        app = s.consumer(topic, group, note)
+        app.customize_binder(lambda binder: seen.add(("binder", binder.type)))
+        app.customize_consumer(lambda native, to: seen.add((native is not None, to.name, to.group)))
+        app.customize_producer(lambda native, to: seen.add((native is not None, to.name)))
+        await s.start(app)
+        await app.bridge.asend(topic, "x")
+        kind = s.environment.binder_type
+        assert await seen.settled(4) == [("binder", kind), (True, topic, group), (True, topic), "x"]
 
     @case
     async def test_registered_functions_choose_the_partition(self, s: Scenario) -> None:

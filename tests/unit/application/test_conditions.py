@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from streamkit import Acknowledgment
+from streamkit import Acknowledgment, send_to
 from streamkit.application import StreamApplication
+from streamkit.errors import ConfigurationError
 from streamkit.testing.harness import Harness
 
 Start = Callable[[], Harness]
@@ -33,6 +34,17 @@ def test_what_nobody_matches_is_dropped_with_a_warning(
         harness.input("a").send("1")
     assert "no listener's condition matches it" in caplog.text
     assert harness.dead_letters("a").is_empty
+
+
+def test_a_listener_with_a_condition_must_return_nothing(app: StreamApplication, test: Start) -> None:
+    """Nobody could tell which inputs have an output."""
+
+    async def answer(payload: str) -> str:
+        return payload
+
+    app.stream_listener("a", condition="payload.length() > 3")(send_to("b")(answer))
+    with pytest.raises(ConfigurationError, match=r"answer .* has a condition, so it must return nothing"):
+        test()
 
 
 def test_one_of_several_may_settle_by_hand(app: StreamApplication, test: Start) -> None:

@@ -110,6 +110,7 @@ def test_the_broker_s_delay_levels_are_read_as_it_reads_them() -> None:
     [
         ({"orderley": "true"}, "orderly"),
         ({"consumeTimestamp": "yesterday"}, "yyyyMMddHHmmss"),
+        ({"messageModel": "BROADCAST"}, r"messageModel=BROADCAST: .*Property 'messageModel' was wrong\."),
         ({"pullBatchSize": "0"}, "pullBatchSize"),
         ({"accessKey": "me"}, "ACL"),
         ({"enabled": "false"}, "enabled=false is not supported: .* remove"),

@@ -1,0 +1,43 @@
+"""What a customizer can do to RocketMQ's client: the hook before a consumer's start."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocket_client import PushConsumer
+from streamkit.binder.binder import ConsumerDestination
+from streamkit.testing.contract import Scenario
+from streamkit.testing.virtual_time import VirtualTime
+from tests.contract.rocket_environment import VirtualRocketEnvironment
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
+    """The bundled broker on virtual time."""
+    with VirtualTime() as time:
+        yield VirtualRocketEnvironment(time, tmp_path)
+
+
+def test_a_consumer_can_be_changed_before_it_starts(environment: VirtualRocketEnvironment) -> None:
+    """As Spring's `prepareStart` hook could: here the consumer subscribes to a second topic."""
+
+    async def case(s: Scenario) -> None:
+        first, second = await s.topic("first"), await s.topic("second")
+        received = s.recorder()
+
+        async def note(payload: str) -> None:
+            received.add(payload)
+
+        app = s.consumer(first, s.name("group"), note)
+
+        @app.customize_consumer
+        def subscribe_to_more(consumer: PushConsumer, destination: ConsumerDestination) -> None:
+            assert destination.name == first
+            consumer.subscribe(second, "*")
+
+        await s.start(app)
+        await s.send(second, "of the second")
+        assert await received.settled(1) == ["of the second"]
+
+    environment.check(case)
