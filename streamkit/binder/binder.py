@@ -18,7 +18,8 @@ All of it, and every callback, runs on the application's one event loop; a binde
 ``start`` or a ``bind_*`` that fails because the system is away raises
 :class:`~streamkit.errors.BinderUnavailable`: the framework tries again every
 ``spring.cloud.stream.binding-retry-interval`` seconds. Any other exception ends the start of the application.
-Translate the client's exceptions with ``raise ... from``.
+Translate the client's exceptions with ``raise ... from``. ``bind_consumer`` and ``bind_producer`` call
+``destination.customize(client)`` with what they made, before it starts.
 
 **Delivering.** For each message the binder calls the :data:`Receiver` it was given, with the message as it
 came (payload ``bytes``, portable headers set, see :mod:`streamkit.messaging.headers`) and the number of times
@@ -134,6 +135,7 @@ class ConsumerDestination:
         permits: The permits the receiver takes; a binder may watch them, to fetch no more than it can handle.
         instance_index: This process's number among ``instance_count`` instances.
         instance_count: How many instances of the application run.
+        customizers: What the application wants to do to the consumer first; see :meth:`customize`.
     """
 
     name: str
@@ -145,6 +147,12 @@ class ConsumerDestination:
     permits: Permits
     instance_index: int = 0
     instance_count: int = 1
+    customizers: "Callable[[object, ConsumerDestination], None] | None" = None
+
+    def customize(self, native: object) -> None:
+        """Let the application change the system's own consumer; to be called once, before that starts."""
+        if self.customizers is not None:
+            self.customizers(native, self)
 
 
 TransactionChecker: TypeAlias = Callable[[Message[bytes]], Awaitable[TransactionState]]
@@ -166,6 +174,7 @@ class ProducerDestination:
         on_failure: To be awaited when a message that ``send`` took is lost after all; it reports to the
             binding's error channel and never raises.
         checker: On a transactional binding, who tells how a local transaction of its producer group ended.
+        customizers: What the application wants to do to the producer first; see :meth:`customize`.
     """
 
     name: str
@@ -174,6 +183,12 @@ class ProducerDestination:
     extended: ExtendedProducerProperties
     on_failure: FailureListener
     checker: TransactionChecker | None = None
+    customizers: "Callable[[object, ProducerDestination], None] | None" = None
+
+    def customize(self, native: object) -> None:
+        """Let the application change the system's own producer; to be called once, before that starts."""
+        if self.customizers is not None:
+            self.customizers(native, self)
 
 
 class ConsumerBinding(ABC):
