@@ -18,7 +18,7 @@ from tests.peer.artifacts import class_path, program
 from tests.peer.json_peer import ANSWER_TIMEOUT, Inbox, Json, JsonPeer
 from tests.peer.jvm import java_options, write_logback
 
-SendMode = Literal["sync", "async", "oneway", "batch", "selector", "queue"]
+SendMode = Literal["sync", "async", "oneway", "batch", "selector", "queue", "transaction"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class JavaMessage:
             queue=raw["queue"],
             offset=raw["offset"],
             reconsume_times=raw["reconsumeTimes"],
-            id=raw["id"],
+            id=raw.get("id", ""),
             offset_id=raw.get("offsetId"),
             broker=raw.get("broker"),
             failed=raw.get("failed", False),
@@ -79,6 +79,7 @@ class JavaClient:
         self.version = version
         self._home = Path(tempfile.mkdtemp(prefix=f"java-client-{version}-"))
         self._consumers: dict[str, JavaConsumer] = {}
+        self._producers: dict[str, JavaProducer] = {}
         self._numbers = itertools.count(1)
         write_logback(self._home, version, level="INFO")
         self._peer = JsonPeer(
@@ -111,9 +112,10 @@ class JavaClient:
 
     def producer(self, name_server: str, **options: object) -> "JavaProducer":
         """Start a producer; options are those of `Producers.start`."""
-        name = f"producer-{next(self._numbers)}"
+        name = self.name("producer")
+        producer = self._producers[name] = JavaProducer(self, name, str(options.get("group", "")))
         self.call("startProducer", name=name, nameServer=name_server, **options)
-        return JavaProducer(self, name)
+        return producer
 
     def consumer(
         self, name_server: str, group: str, topics: Mapping[str, str] | str, **options: object
@@ -123,7 +125,7 @@ class JavaClient:
         Args:
             topics: Topic to subscription expression; a text stands for all of one topic.
         """
-        name = f"consumer-{next(self._numbers)}"
+        name = self.name("consumer")
         consumer = self._consumers[name] = JavaConsumer(self, name)
         subscriptions = {topics: "*"} if isinstance(topics, str) else dict(topics)
         self.call(
@@ -131,11 +133,9 @@ class JavaClient:
         )
         return consumer
 
-    def poll(self, name_server: str, group: str, topic: str, count: int) -> list[JavaMessage]:
-        """Return what a lite pull consumer polls, at least `count` messages if they come; it commits."""
-        name = f"polling-{next(self._numbers)}"
-        asked = {"name": name, "nameServer": name_server, "group": group, "topic": topic, "count": count}
-        return [JavaMessage.read(raw) for raw in self.call("poll", **asked)]
+    def name(self, what: str) -> str:
+        """Return a name that nothing else in this JVM has."""
+        return f"{what}-{next(self._numbers)}"
 
     def mqadmin(self, name_server: str, *arguments: str) -> str:
         """Run one command of Apache's mqadmin and return what it printed."""
@@ -169,16 +169,26 @@ class JavaClient:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def _on_event(self, told: Json) -> None:
-        self._consumers[told["consumer"]].add(JavaMessage.read(told))
+        message = JavaMessage.read(told)
+        if told["event"] == "check":
+            self._producers[told["consumer"]].checks.add(message)
+        else:
+            self._consumers[told["consumer"]].add(message)
 
 
 class JavaProducer:
-    """A running DefaultMQProducer."""
+    """A running DefaultMQProducer.
 
-    def __init__(self, client: JavaClient, name: str) -> None:
+    Attributes:
+        checks: The half messages that the broker asked about, of a transactional producer.
+    """
+
+    def __init__(self, client: JavaClient, name: str, group: str) -> None:
         """Name one that runs; see `JavaClient.producer`."""
         self._client = client
         self.name = name
+        self.group = group
+        self.checks = Inbox[JavaMessage](client.log)
         self._running = True
 
     def __enter__(self) -> Self:
@@ -200,6 +210,14 @@ class JavaProducer:
         """Send (key, body) pairs, each to the queue that the hash of its key selects."""
         messages = [{"body": base64.b64encode(body.encode()).decode()} for _, body in pairs]
         return self._send(topic, messages, mode="selector", selectorKeys=[key for key, _ in pairs])
+
+    def request(self, topic: str, body: str, timeout_ms: int) -> JavaMessage:
+        """Send a request and return the reply."""
+        messages = [{"body": base64.b64encode(body.encode()).decode()}]
+        reply = self._client.call(
+            "request", name=self.name, topic=topic, messages=messages, timeoutMs=timeout_ms
+        )
+        return JavaMessage.read(reply)
 
     def offsets(self, topic: str, queue: int = 0, timestamp: int | None = None) -> dict[str, int]:
         """Return a queue's min, max, earliestStoreTime and, for a timestamp, search (its offset)."""
@@ -247,6 +265,10 @@ class JavaConsumer(Inbox[JavaMessage]):
     def __exit__(self, *_: object) -> None:
         """Shut it down."""
         self.stop()
+
+    def rebalance(self) -> None:
+        """Look for queues now, not when the client's 20 s are over."""
+        self._client.call("rebalance", name=self.name)
 
     def assigned(self, topic: str | None = None) -> list[int]:
         """Return the ids of the queues it has now, of one topic or of all."""

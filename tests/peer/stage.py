@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Self, TypeVar
 
 from tests.peer.java_client import JavaClient, JavaConsumer, JavaMessage, JavaProducer
+from tests.peer.java_pulling import JavaPoller, JavaPullConsumer
 
 # Level 2 waits 2 s, all others 1 s: retries (from level 3 on) are short, and levels differ.
 DELAY_LEVELS = "1s 2s" + 16 * " 1s"
@@ -63,8 +64,22 @@ class Stage:
         return consumer
 
     def poll(self, topic: str, group: str, count: int) -> list[JavaMessage]:
-        """Poll with a Java lite pull consumer."""
-        return self.client.poll(self.name_server, group, topic, count)
+        """Poll with a Java lite pull consumer, and commit."""
+        with self.polling(topic, group) as poller:
+            polled = poller.poll(count)
+            poller.commit()
+        return polled
+
+    def polling(
+        self, topic: str, group: str | None = None, *, queues: list[int] | None = None, expression: str = "*"
+    ) -> JavaPoller:
+        """Start a Java lite pull consumer, subscribed or with queues assigned."""
+        group = group or self.name("group")
+        return JavaPoller(self.client, self.name_server, group, topic, queues=queues, expression=expression)
+
+    def pulling(self, group: str | None = None) -> JavaPullConsumer:
+        """Start a Java pull consumer."""
+        return JavaPullConsumer(self.client, self.name_server, group or self.name("group"))
 
     def mqadmin(self, *arguments: str) -> str:
         """Run one command of Apache's mqadmin and return what it printed."""

@@ -5,8 +5,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
-import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -19,16 +19,22 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** The push consumers of this process, by name; what they receive is printed as events. */
 final class Consumers {
     private static final long ROUTE_TIMEOUT_MS = 5_000;
-    private static final long POLL_TIMEOUT_MS = 20_000;
 
     private final Map<String, DefaultMQPushConsumer> running = new ConcurrentHashMap<>();
+    private final Producers producers;
+
+    /** Replies to requests are sent by one of `producers`. */
+    Consumers(Producers producers) {
+        this.producers = producers;
+    }
 
     Object start(Arguments command) throws Exception {
         String name = command.text("name");
         boolean broadcasting = command.text("model", "CLUSTERING").equals("BROADCASTING");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(command.text("group"));
+        DefaultMQPushConsumer consumer =
+                new DefaultMQPushConsumer(command.text("namespace", null), command.text("group"));
         consumer.setNamesrvAddr(command.text("nameServer"));
-        consumer.setInstanceName(name);
+        consumer.setInstanceName(command.text("instance", name));
         consumer.setPollNameServerInterval(command.integer("pollNameServerMs", 1000));
         consumer.setHeartbeatBrokerInterval(command.integer("heartbeatMs", 30_000));
         consumer.setPersistConsumerOffsetInterval(command.integer("persistOffsetsMs", 5_000));
@@ -44,38 +50,19 @@ final class Consumers {
         consumer.setSuspendCurrentQueueTimeMillis(command.integer("suspendMs", 100));
         setMessageModel(consumer, broadcasting ? "BROADCASTING" : "CLUSTERING");
         for (Map.Entry<String, String> topic : command.pairs("topics").entrySet()) {
-            consumer.subscribe(topic.getKey(), topic.getValue());
+            if (command.has("sql")) {
+                consumer.subscribe(topic.getKey(), MessageSelector.bySql(topic.getValue()));
+            } else {
+                consumer.subscribe(topic.getKey(), topic.getValue());
+            }
         }
-        listen(consumer, new Failing(command), command.text("mode", "concurrent"));
+        listen(consumer, new Failing(command, producers), command.text("mode", "concurrent"));
         consumer.start();
         running.put(name, consumer);
         if (!broadcasting) {
             takeRetryTopic(consumer);
         }
         return name;
-    }
-
-    /** Polls with a lite pull consumer until enough messages came, and commits. */
-    Object poll(Arguments command) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(command.text("group"));
-        consumer.setNamesrvAddr(command.text("nameServer"));
-        consumer.setInstanceName(command.text("name"));
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setAutoCommit(false);
-        consumer.subscribe(command.text("topic"), "*");
-        consumer.start();
-        List<Object> polled = new ArrayList<>();
-        long deadline = System.currentTimeMillis() + POLL_TIMEOUT_MS;
-        while (polled.size() < command.integer("count", 1) && System.currentTimeMillis() < deadline) {
-            for (MessageExt message : consumer.poll(200)) {
-                polled.add(Messages.write(message));
-            }
-        }
-        consumer.commitSync();
-        return Hurry.through(() -> {
-            consumer.shutdown();
-            return polled;
-        });
     }
 
     Object assigned(Arguments command) {
@@ -85,6 +72,12 @@ final class Consumers {
             queues.add(Messages.write(queue));
         }
         return queues;
+    }
+
+    /** Looks for queues now, not when the 20 s are over. */
+    Object rebalance(Arguments command) {
+        consumer(command).getDefaultMQPushConsumerImpl().getmQClientFactory().rebalanceImmediately();
+        return null;
     }
 
     Object stop(Arguments command) throws Exception {
@@ -135,7 +128,7 @@ final class Consumers {
      */
     private static void takeRetryTopic(DefaultMQPushConsumer consumer) throws InterruptedException {
         MQClientInstance client = consumer.getDefaultMQPushConsumerImpl().getmQClientFactory();
-        String topic = "%RETRY%" + consumer.getConsumerGroup();
+        String topic = consumer.withNamespace("%RETRY%" + consumer.getConsumerGroup());
         long deadline = System.currentTimeMillis() + ROUTE_TIMEOUT_MS;
         while (!consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl()
                 .getTopicSubscribeInfoTable().containsKey(topic)) {
@@ -154,8 +147,12 @@ final class Consumers {
         private final int times;
         private final String only;
         private final long pauseMs;
+        private final String replyBy;
+        private final Producers producers;
 
-        Failing(Arguments command) {
+        Failing(Arguments command, Producers producers) {
+            this.producers = producers;
+            replyBy = command.text("replyBy", "");
             consumer = command.text("name");
             times = command.integer("failTimes", 0);
             only = command.text("failBody", "");
@@ -176,9 +173,22 @@ final class Consumers {
                 event.put("batch", messages.size());
                 event.put("failed", fails);
                 PeerClient.print(event);
+                fails |= !replied(message);
             }
             pause();
             return fails;
+        }
+
+        private boolean replied(MessageExt request) {
+            try {
+                if (!replyBy.isEmpty()) {
+                    producers.reply(replyBy, request);
+                }
+                return true;
+            } catch (Exception failure) {
+                failure.printStackTrace();
+                return false;
+            }
         }
 
         private void pause() {

@@ -3,9 +3,11 @@ package streamkit.peer;
 import java.nio.charset.StandardCharsets;
 import java.util.Base64;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageClientExt;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -25,6 +27,12 @@ final class Messages {
         }
         if (fields.has("delayLevel")) {
             message.setDelayTimeLevel(fields.integer("delayLevel", 0));
+        }
+        // Clients before 5.0 have no methods for these, but send what properties they are given.
+        for (String timer : List.of("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")) {
+            if (fields.has(timer)) {
+                MessageAccessor.putProperty(message, timer, fields.text(timer));
+            }
         }
         message.setFlag(fields.integer("flag", 0));
         return message;

@@ -27,7 +27,8 @@ public final class PeerClient {
             new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
 
     private final Producers producers = new Producers();
-    private final Consumers consumers = new Consumers();
+    private final Consumers consumers = new Consumers(producers);
+    private final Pulling pulling = new Pulling();
     private final AdminTool admin = new AdminTool();
 
     private PeerClient() {}
@@ -82,10 +83,32 @@ public final class PeerClient {
                 return producers.stop(command);
             case "startConsumer":
                 return consumers.start(command);
+            case "request":
+                return producers.request(command);
+            case "startPull":
+                return pulling.startPull(command);
+            case "pull":
+                return pulling.pull(command);
+            case "commitPull":
+                return pulling.commitPull(command);
+            case "startPolling":
+                return pulling.startPolling(command);
             case "poll":
-                return consumers.poll(command);
+                return pulling.poll(command);
+            case "commit":
+                return pulling.commit(command);
+            case "committed":
+                return pulling.committed(command);
+            case "seek":
+                return pulling.seek(command);
+            case "pause":
+                return pulling.pause(command);
+            case "stopPulling":
+                return pulling.stop(command);
             case "assigned":
                 return consumers.assigned(command);
+            case "rebalance":
+                return consumers.rebalance(command);
             case "stopConsumer":
                 return consumers.stop(command);
             case "admin":

@@ -1,5 +1,6 @@
 package streamkit.peer;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -11,7 +12,9 @@ import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.producer.selector.SelectMessageQueueByHash;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
@@ -22,7 +25,7 @@ final class Producers {
 
     Object start(Arguments command) throws Exception {
         String name = command.text("name");
-        DefaultMQProducer producer = new DefaultMQProducer(command.text("group", "peer-producers"));
+        DefaultMQProducer producer = create(command);
         producer.setNamesrvAddr(command.text("nameServer"));
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(command.integer("timeoutMs", 5000));
@@ -35,6 +38,17 @@ final class Producers {
         producer.start();
         running.put(name, producer);
         return name;
+    }
+
+    private static DefaultMQProducer create(Arguments command) {
+        String group = command.text("group", "peer-producers");
+        String namespace = command.text("namespace", null);
+        if (command.has("transactional")) {
+            TransactionMQProducer producer = new TransactionMQProducer(namespace, group);
+            producer.setTransactionListener(new Transactions(command.text("name")));
+            return producer;
+        }
+        return new DefaultMQProducer(namespace, group);
     }
 
     /** Sends each message by the mode asked for; a batch is one request with one result. */
@@ -57,6 +71,9 @@ final class Producers {
             switch (mode) {
                 case "sync":
                     results.add(Messages.write(producer.send(message)));
+                    break;
+                case "transaction":
+                    results.add(Messages.write(producer.sendMessageInTransaction(message, null)));
                     break;
                 case "oneway":
                     producer.sendOneway(message);
@@ -112,6 +129,19 @@ final class Producers {
             offsets.put("search", producer.searchOffset(queue, command.whole("timestamp", 0)));
         }
         return offsets;
+    }
+
+    /** Sends a request and returns the reply. */
+    Object request(Arguments command) throws Exception {
+        Message request = Messages.read(command.text("topic"), command.objects("messages").get(0));
+        Message reply = producer(command).request(request, command.whole("timeoutMs", 20_000));
+        return Messages.write((MessageExt) reply);
+    }
+
+    /** Answers a request that a listener was given. */
+    void reply(String producer, MessageExt request) throws Exception {
+        byte[] body = ("re: " + Messages.text(request)).getBytes(StandardCharsets.UTF_8);
+        running.get(producer).send(MessageUtil.createReplyMessage(request, body));
     }
 
     Object query(Arguments command) throws Exception {

@@ -1,0 +1,200 @@
+"""SQL filters, pulls, resets, namespaces: Apache's Java client on Apache's own broker, then on ours."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from tests.peer.java_client import JavaConsumer
+from tests.peer.json_peer import PeerError
+from tests.peer.stage import Stage, eventually
+
+
+def texts(consumer: JavaConsumer) -> list[str]:
+    """Return the bodies received so far, sorted."""
+    return sorted(m.text for m in consumer.received)
+
+
+CARS = {
+    "a": {"price": "10", "colour": "red"},
+    "b": {"price": "20", "colour": "blue", "electric": "true"},
+    "c": {"price": "30", "colour": "red", "electric": "false"},
+    "d": {"colour": "green's"},
+}
+
+
+@pytest.mark.parametrize(
+    ("expression", "selected"),
+    [
+        ("price > 15", "bc"),
+        ("price >= 29.5 AND price < 1e2", "c"),
+        ("price BETWEEN 10 AND 20 AND colour = 'red'", "a"),
+        ("colour IN ('blue', 'green''s')", "bd"),
+        ("price IS NULL OR electric = TRUE", "bd"),
+        ("NOT (colour = 'red')", "bd"),
+        ("TAGS = 'car' AND electric IS NOT NULL", "bc"),
+    ],
+)
+def test_sql_selects(stage: Stage, expression: str, selected: str) -> None:
+    """A push consumer gets what its SQL92 expression says, before and after it waits."""
+    topic = stage.topic(queues=1)
+    producer = stage.producer()
+    for body, properties in CARS.items():
+        producer.send(topic, body, tags="car", properties=properties)
+    consumer = stage.consumer({topic: expression}, sql=True)
+    consumer.take(len(selected))
+
+    for body, properties in CARS.items():
+        producer.send(topic, body.upper(), tags="car", properties=properties)
+
+    consumer.take(2 * len(selected))
+    assert texts(consumer) == sorted(selected + selected.upper())
+
+
+@pytest.mark.parametrize("expression", ["price >", "colour = red AND", "price BETWEEN 5"])
+def test_sql_that_is_none_is_refused(stage: Stage, expression: str) -> None:
+    """A consumer whose expression can't be read does not start."""
+    with pytest.raises(PeerError):
+        stage.consumer({stage.topic(): expression}, sql=True)
+
+
+def test_a_pull_consumer_keeps_its_own_offsets(stage: Stage) -> None:
+    """Each pull names its offset; its status says what there was, and commits are the application's."""
+    topic = stage.topic(queues=1)
+    stage.producer().send(topic, *"abcd", mode="queue", tags="t")
+
+    with stage.pulling() as consumer:
+        status, following, messages = consumer.pull(topic, 0, 0)
+        assert (status, following, [m.text for m in messages]) == ("FOUND", 4, list("abcd"))
+        status, following, messages = consumer.pull(topic, 0, 2)
+        assert (status, following, [m.text for m in messages]) == ("FOUND", 4, list("cd"))
+        assert consumer.pull(topic, 0, 0, "other")[:2] == ("NO_MATCHED_MSG", 4)
+        assert consumer.pull(topic, 0, 9)[:2] == ("OFFSET_ILLEGAL", 4)
+        assert consumer.commit(topic, 0, 3) == 3
+
+
+def test_a_lite_pull_consumer_goes_where_it_is_told(stage: Stage) -> None:
+    """Queues are assigned, offsets sought, and what is committed is where the group goes on."""
+    topic, group = stage.topic(queues=2), stage.name("group")
+    producer = stage.producer()
+    producer.send(topic, *"abcd", mode="queue", queue=0)
+    producer.send(topic, *"wxyz", mode="queue", queue=1)
+
+    with stage.polling(topic, group, queues=[0]) as consumer:
+        consumer.seek(0, 1)
+        assert [m.text for m in consumer.poll(3)] == list("bcd")
+        consumer.seek(0, "begin")
+        assert [m.text for m in consumer.poll(4)] == list("abcd")
+        consumer.commit()
+        assert consumer.committed(0) == 4
+
+    producer.send(topic, "e", mode="queue", queue=0)
+    with stage.polling(topic, group) as member:
+        polled = member.poll(5)
+        member.commit()
+    assert Counter(m.text for m in polled) == Counter("ewxyz")
+
+
+def test_a_paused_queue_is_not_polled(stage: Stage) -> None:
+    """Its messages wait until it is resumed; the other queue's come."""
+    topic = stage.topic(queues=2)
+    producer = stage.producer()
+    with stage.polling(topic, queues=[0, 1]) as consumer:
+        consumer.seek(0, "begin")
+        consumer.seek(1, "begin")
+        consumer.pause(1)
+        producer.send(topic, *"ab", mode="queue", queue=0)
+        producer.send(topic, *"yz", mode="queue", queue=1)
+        assert [m.text for m in consumer.poll(2)] == list("ab")
+
+        consumer.resume(1)
+        assert [m.text for m in consumer.poll(2)] == list("yz")
+
+
+def test_a_reset_reaches_a_live_consumer(stage: Stage) -> None:
+    """Mqadmin's resetOffsetByTime makes a running push consumer hear everything again."""
+    topic, group = stage.topic(queues=1), stage.name("group")
+    begun = int(time.time() * 1000) - 60_000
+    producer = stage.producer()
+    producer.send(topic, *"abc")
+    consumer = stage.consumer(topic, group)
+    consumer.take(3)
+
+    # Only a group with committed offsets is reset; the client commits with its next pull, or after 10 s.
+    producer.send(topic, "d")
+    consumer.take(4)
+    eventually(lambda: stage.mqadmin("consumerProgress", "-g", group), lambda told: topic in told, timeout=30)
+    told = stage.mqadmin("resetOffsetByTime", "-g", group, "-t", topic, "-s", str(begun))
+
+    assert "broker-a" in told, told
+
+    def heard_again() -> int:
+        consumer.rebalance()
+        return len(consumer.received)
+
+    # Apache's client rests for 10 s between the broker's word and the new offsets.
+    assert eventually(heard_again, lambda count: count >= 8, timeout=60) == 8
+    assert texts(consumer) == list("aabbccdd")
+
+
+def test_an_order_conf_is_in_the_route(stage: Stage) -> None:
+    """Mqadmin puts, gets and deletes it; while it is there, producers send to the queues it names."""
+    topic = stage.topic(queues=4)
+    conf = "broker-a:2"
+    stage.mqadmin("updateOrderConf", "-t", topic, "-m", "put", "-v", conf)
+
+    assert conf in stage.mqadmin("updateOrderConf", "-t", topic, "-m", "get")
+    assert f'"orderTopicConf":"{conf}"' in stage.mqadmin("topicRoute", "-t", topic).replace(" ", "")
+    sent = stage.producer().send(topic, *"abcdefgh")
+    assert {answer["queue"] for answer in sent} == {0, 1}
+
+    stage.mqadmin("updateOrderConf", "-t", topic, "-m", "delete")
+    assert conf not in stage.mqadmin("topicRoute", "-t", topic).replace(" ", "")
+    sent = stage.producer().send(topic, *"abcdefgh")
+    assert {answer["queue"] for answer in sent} == {0, 1, 2, 3}
+
+
+def test_namespaces_part_topics_and_groups(stage: Stage) -> None:
+    """Clients of two namespaces use the same names for different topics, and see them without the prefix."""
+    topic, group = stage.name("topic"), stage.name("group")
+    for namespace in ("left", "right"):
+        stage.client.create_topic(stage.name_server, stage.address, f"{namespace}%{topic}", 1)
+    left = stage.consumer(topic, group, namespace="left")
+    right = stage.consumer(topic, group, namespace="right")
+
+    stage.producer(namespace="left").send(topic, "for left")
+    stage.producer(namespace="right").send(topic, "for right")
+
+    assert [(m.topic, m.text) for m in left.take(1)] == [(topic, "for left")]
+    assert [(m.topic, m.text) for m in right.take(1)] == [(topic, "for right")]
+    assert f"left%{topic}" in stage.mqadmin("topicList").split()
+
+
+def test_a_namespace_has_its_own_retries(stage: Stage) -> None:
+    """A failed message comes again by the retry topic of the namespace's group."""
+    topic, group = stage.name("topic"), stage.name("group")
+    stage.client.create_topic(stage.name_server, stage.address, f"left%{topic}", 1)
+    consumer = stage.consumer(topic, group, namespace="left", failTimes=1)
+
+    stage.producer(namespace="left").send(topic, "bad")
+
+    first, again = consumer.take(2, timeout=60)
+    assert (first.topic, again.topic) == (topic, topic)
+    assert [first.reconsume_times, again.reconsume_times] == [0, 1]
+
+
+def test_broadcast_offsets_are_the_members_own(stage: Stage) -> None:
+    """A member that comes back goes on where it was; one that is new has offsets of its own."""
+    topic, group = stage.topic(queues=1), stage.name("group")
+    producer = stage.producer()
+    member = {"model": "BROADCASTING", "instance": stage.name("member")}
+    producer.send(topic, "a", "b")
+    first = stage.consumer(topic, group, **member)
+    first.take(2)
+    first.stop()
+    producer.send(topic, "c")
+
+    assert [m.text for m in stage.consumer(topic, group, **member).take(1)] == ["c"]
+    other = stage.consumer(topic, group, model="BROADCASTING")
+    assert sorted(m.text for m in other.take(3)) == ["a", "b", "c"]
+    assert topic not in stage.mqadmin("consumerProgress", "-g", group)

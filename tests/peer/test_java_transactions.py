@@ -1,0 +1,86 @@
+"""Apache's Java transaction producer on a broker: Apache's own, which proves the expectations, then ours."""
+
+import pytest
+
+from tests.peer.stage import Stage, eventually
+
+CHECK_TIMEOUT = 60.0
+PUT_ASIDE = "TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+def test_a_committed_message_arrives_and_a_rolled_back_one_never(stage: Stage) -> None:
+    """Consumers see a half message when its transaction is committed, as an ordinary message."""
+    topic = stage.topic()
+    consumer = stage.consumer(topic)
+    producer = stage.producer(transactional=True, group=stage.name("orders"))
+
+    (lost,) = producer.send(topic, "lost", mode="transaction", properties={"execute": "ROLLBACK"})
+    (sent,) = producer.send(
+        topic, "kept", mode="transaction", tags="t", keys="k", properties={"execute": "COMMIT"}
+    )
+
+    (message,) = consumer.take(1)
+    assert {lost["status"], sent["status"]} == {"SEND_OK"}
+    assert (message.text, message.tags, message.keys, message.id) == ("kept", "t", "k", sent["id"])
+    assert message.raw["sysFlag"] & 0b1100 == 0b1000
+    assert message.properties["TRAN_MSG"] == "true"
+    assert message.properties["PGROUP"] == producer.group
+    assert producer.checks.received == []
+
+
+@pytest.mark.parametrize(("answer", "arrive"), [("COMMIT", ["asked", "after"]), ("ROLLBACK", ["after"])])
+def test_an_unknown_transaction_is_asked_about(stage: Stage, answer: str, arrive: list[str]) -> None:
+    """The broker asks the producer's group, and does what it answers."""
+    topic = stage.topic(queues=1)
+    consumer = stage.consumer(topic)
+    producer = stage.producer(transactional=True, group=stage.name("orders"))
+    unknown = {"execute": "UNKNOWN", "check": answer, "colour": "crimson"}
+
+    (sent,) = producer.send(topic, "asked", mode="transaction", keys="k", properties=unknown)
+    (half,) = producer.checks.take(1, CHECK_TIMEOUT)
+    if answer == "COMMIT":
+        consumer.take(1, CHECK_TIMEOUT)
+    producer.send(topic, "after", mode="transaction", properties={"execute": "COMMIT"})
+
+    assert [m.text for m in consumer.take(len(arrive), CHECK_TIMEOUT)] == arrive
+    assert (half.topic, half.text, half.keys) == (topic, "asked", "k")
+    assert half.properties["colour"] == "crimson"
+    assert half.raw["transactionId"] == half.properties["UNIQ_KEY"] == sent["id"]
+
+
+def test_another_member_of_the_group_is_asked_after_a_crash(stage: Stage) -> None:
+    """Whoever sent it is gone; a producer of the same group answers."""
+    topic, group = stage.topic(), stage.name("orders")
+    consumer = stage.consumer(topic)
+    crashed = stage.producer(transactional=True, group=group)
+    crashed.send(topic, "orphan", mode="transaction", properties={"execute": "UNKNOWN", "check": "COMMIT"})
+    crashed.stop()
+
+    with stage.producer(transactional=True, group=group) as survivor:
+        # A producer's heartbeat tells the broker of its group; it goes where it has sent.
+        survivor.send(topic, "its own", mode="transaction", properties={"execute": "COMMIT"})
+        consumer.wait_for(
+            lambda: {m.text for m in consumer.received} == {"its own", "orphan"}, CHECK_TIMEOUT, "the orphan"
+        )
+
+
+def test_a_transaction_that_stays_unknown_is_put_aside(stage: Stage) -> None:
+    """After so many checks the message lies in a topic of its own, where people can see it."""
+    topic = stage.topic()
+    producer = stage.producer(transactional=True, group=stage.name("orders"))
+    unknown = {"execute": "UNKNOWN", "check": "UNKNOWN"}
+    (sent,) = producer.send(topic, "doubtful", mode="transaction", keys="k", properties=unknown)
+
+    # Its topic is made when the first message is put there.
+    eventually(
+        lambda: stage.mqadmin("topicRoute", "-t", PUT_ASIDE), lambda told: "queueDatas" in told, CHECK_TIMEOUT
+    )
+    aside = stage.consumer(PUT_ASIDE)
+    aside.wait_for(lambda: "doubtful" in [m.text for m in aside.received], CHECK_TIMEOUT, "the message")
+
+    message = next(m for m in aside.received if m.text == "doubtful")
+    assert message.properties["REAL_TOPIC"] == topic
+    assert message.properties["UNIQ_KEY"] == sent["id"]
+    # A check that finds no producer yet, before its first heartbeat, counts as well.
+    asked = [int(m.properties["TRANSACTION_CHECK_TIMES"]) for m in producer.checks.received]
+    assert asked == list(range(1, 4))[-len(asked) :]
