@@ -1,0 +1,223 @@
+"""The cluster as the driver sees it: which queues there are, where they begin and end."""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from pyspark_rocketmq.errors import ClusterError, OffsetError, OptionError, suggestion
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.pool import new_client
+from pyspark_rocketmq.starting import EARLIEST, LATEST, Position, Strategy
+from rocket_client.blocking import (
+    AWAY,
+    BlockingClient,
+    MessageQueue,
+    PullRequest,
+    ResponseError,
+    TopicNotFoundError,
+)
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SYSTEM_TOPIC_PREFIXES = ("%RETRY%", "%DLQ%", "rmq_sys_", "RMQ_SYS_", "SCHEDULE_TOPIC_", "TBW102")
+SAMPLE = 32
+
+
+class Cluster:
+    """Answers the driver's questions; each is asked again for a while when nobody answers.
+
+    Args:
+        options: What is read, and how long may be tried.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._client = new_client(options.cluster)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def queues(self) -> list[MessageQueue]:
+        """The queues that are to be read, in a fixed order.
+
+        Raises:
+            ClusterError: A topic that is named does not exist, or nobody answers.
+            OptionError: `assign` names a queue that a topic does not have.
+        """
+        options = self._options
+        if options.assigned is not None:
+            return self._assigned(options.assigned)
+        topics = options.topics
+        if options.pattern is not None:
+            pattern = re.compile(options.pattern)
+            topics = tuple(
+                topic
+                for topic in sorted(self._ask(BlockingClient.topics))
+                if pattern.fullmatch(topic) and not topic.startswith(SYSTEM_TOPIC_PREFIXES)
+            )
+        return [queue for topic in topics for queue in self._queues_of(topic)]
+
+    def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where the next message of each queue will be."""
+        return self._ask(lambda client: client.max_offsets(queues))
+
+    def begins(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where the oldest message of each queue is."""
+        return self._ask(lambda client: client.min_offsets(queues))
+
+    def at(self, position: Position, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Where in each queue the position is.
+
+        Raises:
+            OffsetError: The position leaves out a queue, names one that is not there, or one has no such message.
+            ClusterError: Nobody answers.
+        """
+        if position.kind == "earliest":
+            return self.begins(queues)
+        if position.kind == "latest":
+            return self.ends(queues)
+        if position.kind == "committed":
+            begins = self.begins(queues)
+            return {queue: self._committed(queue, begins[queue]) for queue in queues}
+        if position.kind == "timestamp":
+            return self._at_times(position, dict.fromkeys(queues, position.timestamp))
+        numbers = self._numbers(position, queues)
+        if position.kind == "timestamps":
+            return self._at_times(position, numbers)
+        return self._at_numbers(position, numbers)
+
+    def average_sizes(self, starts: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """Bytes of a message of each queue, by the first few from an offset on; those not answered count 1."""
+        requests = [PullRequest(queue, offset, SAMPLE) for queue, offset in starts.items()]
+        results = self._ask(lambda client: list(client.pull_many(requests)))
+        sizes = dict.fromkeys(starts, 1.0)
+        for result in results:
+            count = result.next_offset - result.request.offset
+            if result.records and count > 0:
+                sizes[result.request.queue] = len(result.records) / count
+        return sizes
+
+    def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Publish how far the group is. That fails without consequence: nobody here reads it back."""
+        try:
+            self._client.commit_offsets(offsets)
+        except (*AWAY, ResponseError) as error:
+            _log.warning("the offsets of group %s could not be published: %s", self._client.group, error)
+
+    # Queues
+
+    def _queues_of(self, topic: str) -> Sequence[MessageQueue]:
+        return self._ask(lambda client: client.queues(topic))
+
+    def _assigned(self, assigned: Mapping[str, Mapping[str, tuple[int, ...]]]) -> list[MessageQueue]:
+        wanted: list[MessageQueue] = []
+        for topic, brokers in sorted(assigned.items()):
+            there = set(self._queues_of(topic))
+            for broker, ids in sorted(brokers.items()):
+                wanted += [MessageQueue(topic, broker, queue_id) for queue_id in ids]
+            for queue in set(wanted) - there:
+                if queue.topic == topic:
+                    raise OptionError(
+                        f"option 'assign' names {queue}, which is not there{_there(there, queue.broker_name)}"
+                    )
+        return wanted
+
+    # Offsets
+
+    def _committed(self, queue: MessageQueue, begin: int) -> int:
+        committed = self._ask(lambda client: client.committed_offset(queue))
+        return begin if committed is None else max(begin, committed)
+
+    def _numbers(self, position: Position, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        given = {
+            MessageQueue(topic, broker, queue_id): number
+            for topic, brokers in position.numbers.items()
+            for broker, ids in brokers.items()
+            for queue_id, number in ids.items()
+        }
+        missing, unknown = set(queues) - set(given), set(given) - set(queues)
+        if missing or unknown:
+            parts = [f"it leaves out {min(missing)}"] if missing else []
+            parts += [f"it names {min(unknown)}, which is not read"] if unknown else []
+            raise OffsetError(
+                f"option {position.option!r} must name all queues that are read and no other: {'; '.join(parts)}"
+            )
+        return given
+
+    def _at_numbers(self, position: Position, numbers: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        queues = list(numbers)
+        begins, ends = self.begins(queues), self.ends(queues)
+        offsets: dict[MessageQueue, int] = {}
+        for queue, number in numbers.items():
+            offset = {EARLIEST: begins[queue], LATEST: ends[queue]}.get(number, number)
+            if not begins[queue] <= offset <= ends[queue]:
+                raise OffsetError(
+                    f"option {position.option!r} says {offset} for {queue}, which holds {begins[queue]} to"
+                    f" {ends[queue]}"
+                )
+            offsets[queue] = offset
+        return offsets
+
+    def _at_times(self, position: Position, times: Mapping[MessageQueue, int]) -> dict[MessageQueue, int]:
+        queues = list(times)
+        begins, ends = self.begins(queues), self.ends(queues)
+        return {
+            queue: self._at_time(position, queue, times[queue], begins[queue], ends[queue])
+            for queue in queues
+        }
+
+    def _at_time(self, position: Position, queue: MessageQueue, moment: int, begin: int, end: int) -> int:
+        """The first message stored at or after the moment. What brokers find may lie before it: Apache's 4.9
+        answers with the nearest one, and 5.x with the last when all are older."""
+        offset = min(max(self._ask(lambda client: client.search_offset(queue, moment)), begin), end)
+        while offset < end:
+            stored = self._stored_at(queue, offset)
+            if stored is None or stored >= moment:
+                break
+            offset += 1
+        if offset == end and position.strategy is Strategy.ERROR:
+            raise OffsetError(
+                f"option {position.option!r}: {queue} has no message stored at or after {moment};"
+                " with startingOffsetsByTimestampStrategy=latest it begins at its end"
+            )
+        return offset
+
+    def _stored_at(self, queue: MessageQueue, offset: int) -> int | None:
+        messages = self._ask(lambda client: client.pull(queue, offset, max_messages=1).messages())
+        return messages[0].store_timestamp if messages else None
+
+    # Asking
+
+    def _ask(self, question: Callable[[BlockingClient], T]) -> T:
+        cluster = self._options.cluster
+        for left in range(cluster.retries, -1, -1):
+            try:
+                return question(self._client)
+            except AWAY as error:
+                if left and not (isinstance(error, TopicNotFoundError) and left < cluster.retries):
+                    time.sleep(cluster.retry_interval)
+                    continue
+                raise ClusterError(self._told(error)) from error
+            except ResponseError as error:
+                raise ClusterError(self._told(error)) from error
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _told(self, error: Exception) -> str:
+        hint = ""
+        if isinstance(error, TopicNotFoundError):
+            try:
+                hint = suggestion(error.topic, self._client.topics())
+            except (*AWAY, ResponseError):
+                pass
+        return f"{error} (nameServer {self._options.cluster.name_servers}){hint}"
+
+
+def _there(queues: Iterable[MessageQueue], broker_name: str) -> str:
+    ids = sorted(queue.queue_id for queue in queues if queue.broker_name == broker_name)
+    brokers = sorted({queue.broker_name for queue in queues})
+    return f": {broker_name} has {ids}" if ids else f": its brokers are {', '.join(brokers)}"

@@ -1,0 +1,356 @@
+"""The options of format ``rocketmq``: their names, aliases and defaults, read into settings once, at the start.
+
+Names follow Spark's Kafka connector where there is one, and those of Apache's old connector are aliases. Case
+does not count, and each may be written with the prefix ``rocketmq.``. An unknown option is an error.
+"""
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from pyspark_rocketmq.errors import OptionError, suggestion
+from pyspark_rocketmq.partitions import Plan
+from pyspark_rocketmq.starting import Position, Strategy, offsets_option, timestamps_option
+
+PREFIX = "rocketmq."
+DEFAULT_GROUP = "pyspark_rocketmq"
+
+_BOTH = {"nameServer", "topic", "requestTimeoutMs", "connectionIdleMs", "includeHeaders"}
+_READ = {
+    "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
+    "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
+    "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "packBelow",
+    "consumerGroup", "groupIdPrefix", "commitOffsets", "pullTimeoutMs", "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs", "tag", "sql", "pullBatchSize", "pullDepth", "filterPushdown",
+}  # fmt: skip
+_WRITE = {
+    "tag", "delayLevel", "batchSize", "maxRequestSize", "maxMessageSize", "orderKey", "delivery",
+    "writeId", "idColumn", "producerGroup", "sendDepth", "sendTimeoutMs",
+}  # fmt: skip
+_ALIASES = {"group": "consumerGroup", "subExpression": "tag"}
+_OTHERS_NAMES = {
+    "kafka.bootstrap.servers": "nameServer",
+    "kafka.group.id": "consumerGroup",
+    "namesrvaddr": "nameServer",
+    "kafkaconsumer.polltimeoutms": "pullTimeoutMs",
+}
+_SPARKS_OWN = {"checkpointlocation", "queryname", "outputmode"}
+
+_DURATION = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)\s*")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+E = TypeVar("E", bound=Enum)
+
+
+class Delivery(Enum):
+    """What the sink promises."""
+
+    AT_LEAST_ONCE = "at-least-once"
+    """Each row is stored; one whose answer was lost may be stored twice, with the same key."""
+    DEDUPLICATED = "deduplicated"
+    """The broker refuses rows that an earlier attempt of the same batch has stored."""
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Which cluster, and how long it may take."""
+
+    name_servers: str
+    group: str
+    request_timeout: float
+    idle_seconds: float
+    retries: int = 3
+    retry_interval: float = 1.0
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """How topics are read."""
+
+    cluster: ClusterOptions
+    topics: tuple[str, ...]
+    pattern: str | None
+    assigned: Mapping[str, Mapping[str, tuple[int, ...]]] | None
+    starting: Position | None
+    ending: Position
+    fail_on_data_loss: bool
+    max_offsets: int | None
+    max_bytes: int | None
+    min_offsets: int | None
+    max_delay: float
+    plan: Plan
+    commit_offsets: bool
+    expression: str
+    expression_type: str
+    pull_batch_size: int
+    pull_depth: int
+    patience: float
+    include_headers: bool
+    filter_pushdown: bool
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """How rows are written."""
+
+    cluster: ClusterOptions
+    topic: str | None
+    tag: str | None
+    delay_level: int
+    batch_size: int
+    max_request_size: int
+    max_message_size: int
+    order_key: str | None
+    delivery: Delivery
+    write_id: str | None
+    id_column: str | None
+    depth: int
+    patience: float
+    include_headers: bool
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    """The settings of a source.
+
+    Raises:
+        OptionError: An option is unknown, missing or has a wrong value.
+        OffsetError: Offsets given are no such.
+    """
+    given = _Given(options, _BOTH | _READ, "read")
+    topics, pattern, assigned = _what(given)
+    group = given.text("consumerGroup")
+    prefix = given.text("groupIdPrefix")
+    if group and prefix:
+        raise OptionError("consumerGroup and groupIdPrefix are both given: give one")
+    if group is None and given.boolean("commitOffsets", False):
+        raise OptionError("commitOffsets=true needs option 'consumerGroup': whose offsets are they to be?")
+    expression, expression_type = _expression(given)
+    pull_timeout = given.integer("pullTimeoutMs", 120_000, minimum=1) / 1000
+    return SourceOptions(
+        cluster=_cluster(given, group or (f"{prefix}-{uuid.uuid4().hex}" if prefix else DEFAULT_GROUP)),
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        starting=_starting(given),
+        ending=_ending(given),
+        fail_on_data_loss=given.boolean("failOnDataLoss", True),
+        max_offsets=given.optional_integer("maxOffsetsPerTrigger"),
+        max_bytes=given.optional_integer("maxBytesPerTrigger"),
+        min_offsets=given.optional_integer("minOffsetsPerTrigger"),
+        max_delay=given.duration("maxTriggerDelay", 900.0),
+        plan=Plan(
+            given.optional_integer("minPartitions") or 0,
+            given.optional_integer("maxRecordsPerPartition") or 0,
+            given.integer("packBelow", 20_000, minimum=0),
+        ),
+        commit_offsets=given.boolean("commitOffsets", group is not None),
+        expression=expression,
+        expression_type=expression_type,
+        pull_batch_size=given.integer("pullBatchSize", 4096, minimum=1),
+        pull_depth=given.integer("pullDepth", 64, minimum=1),
+        patience=pull_timeout,
+        include_headers=given.boolean("includeHeaders", False),
+        filter_pushdown=given.boolean("filterPushdown", False),
+    )
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The settings of a sink.
+
+    Raises:
+        OptionError: An option is unknown, missing or has a wrong value.
+    """
+    given = _Given(options, _BOTH | _WRITE, "write")
+    delivery = given.choice("delivery", Delivery, Delivery.AT_LEAST_ONCE)
+    id_column = given.text("idColumn")
+    if delivery is Delivery.DEDUPLICATED:
+        if id_column:
+            raise OptionError(
+                "idColumn and delivery=deduplicated are both given: the broker tells rows by their place in the"
+                " batch, not by a column; with at-least-once, consumers can tell them by idColumn"
+            )
+        if given.text("delayLevel"):
+            raise OptionError(
+                "delayLevel and delivery=deduplicated are both given: delayed messages are not deduplicated"
+            )
+    return SinkOptions(
+        cluster=_cluster(given, given.text("producerGroup") or DEFAULT_GROUP),
+        topic=given.text("topic"),
+        tag=given.text("tag"),
+        delay_level=given.integer("delayLevel", 0, minimum=0),
+        batch_size=given.integer("batchSize", 1024, minimum=1),
+        max_request_size=given.integer("maxRequestSize", 1024 * 1024, minimum=1),
+        max_message_size=given.integer("maxMessageSize", 4 * 1024 * 1024, minimum=1),
+        order_key=given.text("orderKey"),
+        delivery=delivery,
+        write_id=given.text("writeId"),
+        id_column=id_column,
+        depth=given.integer("sendDepth", 8, minimum=1),
+        patience=given.integer("sendTimeoutMs", 120_000, minimum=1) / 1000,
+        include_headers=given.boolean("includeHeaders", False),
+    )
+
+
+class _Given:
+    """The options given, by their names as documented."""
+
+    def __init__(self, options: Mapping[str, str], known: set[str], direction: str) -> None:
+        names = {name.lower(): name for name in known} | {
+            alias.lower(): name for alias, name in _ALIASES.items() if name in known
+        }
+        self._values: dict[str, str] = {}
+        written: dict[str, str] = {}
+        for key, value in options.items():
+            bare = key.lower().removeprefix(PREFIX)
+            if bare in _SPARKS_OWN:
+                continue
+            name = names.get(bare)
+            if name is None:
+                hint = (
+                    f"; it is {_OTHERS_NAMES[bare]!r} here"
+                    if bare in _OTHERS_NAMES
+                    else suggestion(bare, known)
+                )
+                raise OptionError(f"unknown option {key!r} to {direction} format 'rocketmq'{hint}")
+            if name in written:
+                raise OptionError(f"option {name!r} is given twice: as {written[name]!r} and as {key!r}")
+            written[name] = key
+            self._values[name] = value
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        if value is not None and not value.strip():
+            raise OptionError(f"option {name!r} is empty")
+        return value.strip() if value is not None else None
+
+    def optional_integer(self, name: str) -> int | None:
+        return self.integer(name, 0, minimum=1) if name in self._values else None
+
+    def integer(self, name: str, default: int, *, minimum: int) -> int:
+        text = self.text(name)
+        if text is None:
+            return default
+        if not re.fullmatch(r"-?\d+", text) or int(text) < minimum:
+            raise OptionError(f"option {name!r} is {text!r}: write a whole number, at least {minimum}")
+        return int(text)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.lower() not in {"true", "false"}:
+            raise OptionError(f"option {name!r} is {text!r}: write true or false")
+        return text.lower() == "true"
+
+    def duration(self, name: str, default: float) -> float:
+        text = self.text(name)
+        if text is None:
+            return default
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise OptionError(f"option {name!r} is {text!r}: write a duration such as 30s, 15m or 500ms")
+        return int(match[1]) * _UNITS[match[2]]
+
+    def choice(self, name: str, kinds: type[E], default: E) -> E:
+        text = self.text(name)
+        if text is None:
+            return default
+        for kind in kinds:
+            if kind.value == text.lower():
+                return kind
+        values = ", ".join(repr(kind.value) for kind in kinds)
+        raise OptionError(f"option {name!r} is {text!r}: write one of {values}")
+
+    def one_of(self, *names: str) -> tuple[str, str] | None:
+        """The one of the options that is given, with its value."""
+        found = [(name, value) for name in names if (value := self.text(name)) is not None]
+        if len(found) > 1:
+            raise OptionError(f"{' and '.join(name for name, _ in found)} are both given: give one")
+        return found[0] if found else None
+
+
+def _cluster(given: _Given, group: str) -> ClusterOptions:
+    servers = given.text("nameServer")
+    if servers is None:
+        raise OptionError("option 'nameServer' is missing: write host:port, several with ';' between")
+    for address in re.split(r"[;,]", servers):
+        host, _, port = address.strip().rpartition(":")
+        if address.strip() and not (host and port.isdecimal()):
+            raise OptionError(f"option 'nameServer': {address.strip()!r} is not host:port")
+    return ClusterOptions(
+        servers,
+        group,
+        given.integer("requestTimeoutMs", 3_000, minimum=1) / 1000,
+        given.integer("connectionIdleMs", 540_000, minimum=1) / 1000,
+        given.integer("fetchOffset.numRetries", 3, minimum=0),
+        given.integer("fetchOffset.retryIntervalMs", 1_000, minimum=0) / 1000,
+    )
+
+
+def _what(
+    given: _Given,
+) -> tuple[tuple[str, ...], str | None, Mapping[str, Mapping[str, tuple[int, ...]]] | None]:
+    found = given.one_of("subscribe", "topic", "subscribePattern", "assign")
+    if found is None:
+        raise OptionError("nothing says what to read: give 'subscribe', 'subscribePattern' or 'assign'")
+    name, value = found
+    if name == "assign":
+        assigned = {
+            topic: {broker: tuple(sorted(ids)) for broker, ids in brokers.items()}
+            for topic, brokers in offsets_option(name, value, leaves=list).items()
+        }
+        return tuple(sorted(assigned)), None, assigned
+    if name == "subscribePattern":
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise OptionError(f"option {name!r} is {value!r}: no regular expression, {error}") from None
+        return (), value, None
+    topics = tuple(sorted({part.strip() for part in value.split(",")} - {""}))
+    if not topics:
+        raise OptionError(f"option {name!r} is {value!r}: write topics with commas between")
+    return topics, None, None
+
+
+def _expression(given: _Given) -> tuple[str, str]:
+    found = given.one_of("tag", "sql")
+    if found is None:
+        return "*", "TAG"
+    name, value = found
+    return value, "SQL92" if name == "sql" else "TAG"
+
+
+def _starting(given: _Given) -> Position | None:
+    """Where to begin; None when nothing says it: a stream with the latest, a batch with the earliest."""
+    strategy = given.choice("startingOffsetsByTimestampStrategy", Strategy, Strategy.ERROR)
+    found = given.one_of("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+    return _position(found, strategy, {"earliest", "latest", "committed"}) if found else None
+
+
+def _ending(given: _Given) -> Position:
+    found = given.one_of("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+    if found is None:
+        return Position("latest")
+    return _position(found, Strategy.LATEST, {"latest"})
+
+
+def _position(found: tuple[str, str], strategy: Strategy, words: set[str]) -> Position:
+    name, value = found
+    if name.endswith("ByTimestamp"):
+        return timestamps_option(name, value, strategy)
+    if name.endswith("Timestamp"):
+        if not value.isdecimal():
+            raise OptionError(f"option {name!r} is {value!r}: write milliseconds since 1970")
+        return Position("timestamp", option=name, timestamp=int(value), strategy=strategy)
+    if value.lower() in words:
+        return Position(value.lower(), option=name)
+    if value.startswith("{"):
+        return Position("offsets", option=name, numbers=offsets_option(name, value, leaves=dict))
+    raise OptionError(
+        f"option {name!r} is {value!r}: write {', '.join(sorted(words))}, or JSON"
+        ' as {"topic":{"broker-a":{"0":23,"1":-2}}}'
+    )

@@ -1,0 +1,74 @@
+"""What a task does: read its ranges and give them to Spark as Arrow record batches."""
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq import pool
+from pyspark_rocketmq.decode import Decoder
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.partitions import RangePartition
+from rocket_client.blocking import RangePart, Subscription
+
+_log = logging.getLogger(__name__)
+
+BATCH_BYTES = 1024 * 1024
+"""So much is decoded at once: some thousand small messages."""
+
+
+def read(options: SourceOptions, schema: StructType, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+    """The messages of the partition's ranges, those of a queue in its order.
+
+    Raises:
+        DataLossError: Messages are gone, and that is not to be borne.
+    """
+    client = pool.client(options.cluster)
+    subscription = Subscription(options.cluster.group, options.expression, 0.0, options.expression_type)
+    decoder = Decoder(schema, subscription.tags)
+    parts = client.read_ranges(
+        partition.ranges,
+        expression=options.expression,
+        expression_type=options.expression_type,
+        max_messages=options.pull_batch_size,
+        depth=options.pull_depth,
+        patience=options.patience,
+    )
+    for group in _grouped(_checked(parts, options.fail_on_data_loss), not subscription.takes_all):
+        records = group[0].records if len(group) == 1 else b"".join([part.records for part in group])
+        before = None if subscription.takes_all else group[0].end
+        yield decoder.decode(records, group[0].queue.broker_name, before)
+
+
+def _grouped(parts: Iterator[RangePart], is_filtered: bool) -> Iterator[list[RangePart]]:
+    """Parts that are decoded together: large enough, of one broker; with a filter each by itself, as only it
+    knows where it ends."""
+    group: list[RangePart] = []
+    size = 0
+    for part in parts:
+        if not part.records:
+            continue
+        if group and (
+            size >= BATCH_BYTES or is_filtered or part.queue.broker_name != group[0].queue.broker_name
+        ):
+            yield group
+            group, size = [], 0
+        group.append(part)
+        size += len(part.records)
+    if group:
+        yield group
+
+
+def _checked(parts: Iterator[RangePart], fail: bool) -> Iterator[RangePart]:
+    for part in parts:
+        if part.is_lost:
+            told = (
+                f"messages {part.start} to {part.end} of {part.queue} are gone: it holds {part.min_offset} to"
+                f" {part.max_offset} ({part.status.name})"
+            )
+            if fail:
+                raise DataLossError(f"{told}; with failOnDataLoss=false reading goes on behind them")
+            _log.warning("%s; reading goes on behind them", told)
+        yield part

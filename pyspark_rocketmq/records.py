@@ -1,0 +1,119 @@
+"""Where the fields of many records lie, found by numpy; `rocket_remoting.record` draws a record.
+
+All positions are indexes into one buffer of records, one after the other. This module does no I/O.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rocket_remoting.record import MAGIC_V1, MAGIC_V2
+from rocket_remoting.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_SIZE = struct.Struct(">i").unpack_from
+_SHORTEST = 91
+
+
+class OddRecordsError(Exception):
+    """Something is not as usual: it must be read record by record."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields of each record: numbers as they are, the rest by position and length."""
+
+    position: Ints
+    queue_id: Ints
+    flag: Ints
+    queue_offset: Ints
+    sys_flag: Ints
+    born_timestamp: Ints
+    store_timestamp: Ints
+    reconsume_times: Ints
+    body: tuple[Ints, Ints]
+    topic: tuple[Ints, Ints]
+    properties: tuple[Ints, Ints]
+
+
+def layout(buffer: bytes | memoryview) -> Layout:
+    """Where everything is.
+
+    Raises:
+        OddRecordsError: A record is not whole or not well-formed, or its body is compressed.
+    """
+    starts = boundaries(buffer)
+    raw = np.frombuffer(buffer, np.uint8)
+    ends = np.append(starts[1:], len(raw))
+    magic = _field(raw, starts + 4, ">i4")
+    is_v2 = magic == MAGIC_V2
+    sys_flag = _field(raw, starts + 36, ">i4")
+    _require(is_v2 | (magic == MAGIC_V1))
+    _require(sys_flag & COMPRESSED == 0)
+
+    store_at = starts + 48 + np.where(sys_flag & BORN_HOST_V6, 20, 8)
+    after_hosts = store_at + 8 + np.where(sys_flag & STORE_HOST_V6, 20, 8)
+    body_at = after_hosts + 16
+    _require(body_at <= ends)
+    body_length = _field(raw, after_hosts + 12, ">i4")
+
+    topic_at = body_at + body_length
+    _require((body_length >= 0) & (topic_at + 4 <= ends))
+    topic_length = raw[topic_at].astype(np.int64)
+    if np.any(is_v2):
+        topic_length = np.where(is_v2, _field(raw, topic_at, ">i2"), topic_length)
+    topic_at = topic_at + 1 + is_v2
+
+    properties_at = topic_at + topic_length
+    _require((topic_length >= 0) & (properties_at + 2 <= ends))
+    properties_length = np.maximum(_field(raw, properties_at, ">i2"), 0)
+    _require(properties_at + 2 + properties_length == ends)
+    return Layout(
+        position=starts,
+        queue_id=_field(raw, starts + 12, ">i4"),
+        flag=_field(raw, starts + 16, ">i4"),
+        queue_offset=_field(raw, starts + 20, ">i8"),
+        sys_flag=sys_flag,
+        born_timestamp=_field(raw, starts + 40, ">i8"),
+        store_timestamp=_field(raw, store_at, ">i8"),
+        reconsume_times=_field(raw, after_hosts, ">i4"),
+        body=(body_at, body_length),
+        topic=(topic_at, topic_length),
+        properties=(properties_at + 2, properties_length),
+    )
+
+
+def _require(holds: npt.NDArray[np.bool_]) -> None:
+    if not np.all(holds):
+        raise OddRecordsError
+
+
+def boundaries(buffer: bytes | memoryview) -> Ints:
+    """Where each record begins.
+
+    Raises:
+        OddRecordsError: The sizes in them do not add up.
+    """
+    starts: list[int] = []
+    position, end = 0, len(buffer)
+    while position + 4 <= end:
+        starts.append(position)
+        size = _SIZE(buffer, position)[0]
+        if size < _SHORTEST:
+            raise OddRecordsError
+        position += size
+    if position != end:
+        raise OddRecordsError
+    return np.array(starts, dtype=np.int64)
+
+
+def _field(raw: Bytes, position: Ints, kind: str) -> Ints:
+    """A big-endian number at each position."""
+    width = int(kind[-1])
+    columns = raw[position[:, None] + np.arange(width)]
+    numbers: Ints = columns.view(kind).ravel().astype(np.int64)
+    return numbers

@@ -1,0 +1,139 @@
+"""The sinks. What a row is known by is the same in each attempt, so that it can be told when it comes twice."""
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq import pool
+from pyspark_rocketmq.errors import ClusterError, OptionError, SchemaError
+from pyspark_rocketmq.options import Delivery, SinkOptions
+from pyspark_rocketmq.requests import deduplicated_request
+from pyspark_rocketmq.schema import SinkColumns, sink_columns
+from pyspark_rocketmq.writing import Identity, TaskWriter, not_deduplicating
+from rocket_client.blocking import AWAY, MessageQueue, ResponseError
+from rocket_remoting.codes import ResponseCode
+
+QUERY_PROPERTY = "sql.streaming.queryId"
+EPOCH_PROPERTY = "streaming.sql.batchId"
+"""Local properties of a streaming query's tasks. Spark does not document them; it sets them since 2.x."""
+
+_deduplicating: set[tuple[str, str]] = set()
+"""Name servers and broker of those known to deduplicate; Spark makes a writer for each batch."""
+
+
+@dataclass(frozen=True)
+class SinkPlan:
+    """What writers know: options and columns, checked."""
+
+    options: SinkOptions
+    columns: SinkColumns
+
+
+@dataclass
+class RowsStored(WriterCommitMessage):
+    """What a task has written."""
+
+    rows: int
+
+
+def check(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkPlan:
+    """The plan of a sink that can work.
+
+    Raises:
+        OptionError: What the options ask cannot be done.
+        SchemaError: The columns do not fit.
+        ClusterError: The topic cannot be had.
+    """
+    if overwrite:
+        raise OptionError("a topic cannot be overwritten: use mode 'append'")
+    columns = sink_columns(
+        schema, topic=options.topic, order_key=options.order_key, id_column=options.id_column
+    )
+    is_deduplicated = options.delivery is Delivery.DEDUPLICATED
+    for name in (columns.delay_level, columns.deliver_at):
+        if is_deduplicated and name is not None:
+            raise SchemaError(
+                f"column {name!r} cannot be used with delivery=deduplicated: it delays messages"
+            )
+    if options.topic is not None:
+        try:
+            queues = pool.client(options.cluster).publish_queues(options.topic)
+            if is_deduplicated:
+                _check_deduplicating(options, queues)
+        except AWAY as error:
+            raise ClusterError(f"{error} (nameServer {options.cluster.name_servers})") from error
+    return SinkPlan(options, columns)
+
+
+class RocketMQWriter(DataSourceArrowWriter):
+    """The batch sink: rows are known by the option ``writeId``, or by an id of this write alone."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        self._plan = plan
+        if plan.options.delivery is Delivery.DEDUPLICATED and plan.options.write_id is None:
+            raise OptionError(
+                "delivery=deduplicated of a batch needs option 'writeId': the same when the write is done again"
+            )
+        self._write_id = plan.options.write_id or uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsStored:
+        """Send the rows of one task, on an executor; return when they are stored."""
+        context = _context()
+        identity = Identity(self._write_id, 0, context.partitionId())
+        return RowsStored(TaskWriter(self._plan.options, self._plan.columns, identity).write(iterator))
+
+
+class RocketMQStreamWriter(DataSourceStreamArrowWriter):
+    """The streaming sink: rows are known by query, batch, partition and place in it."""
+
+    def __init__(self, plan: SinkPlan) -> None:
+        self._plan = plan
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> RowsStored:
+        """Send the rows of one task, on an executor; return when they are stored."""
+        context = _context()
+        query = context.getLocalProperty(QUERY_PROPERTY)
+        epoch = context.getLocalProperty(EPOCH_PROPERTY)
+        if query is None or epoch is None:
+            raise OptionError(
+                f"this Spark does not tell tasks the query and the batch ({QUERY_PROPERTY}, {EPOCH_PROPERTY})"
+            )
+        identity = Identity(self._plan.options.write_id or query, int(epoch), context.partitionId())
+        return RowsStored(TaskWriter(self._plan.options, self._plan.columns, identity).write(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is left to do: tasks return when their rows are stored."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing can be taken back; the batch is written again, with the same keys."""
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "Spark calls `write` in tasks only"
+    return context
+
+
+def _check_deduplicating(options: SinkOptions, queues: tuple[MessageQueue, ...]) -> None:
+    client = pool.client(options.cluster)
+    for queue in {each.broker_name: each for each in queues}.values():
+        known = (options.cluster.name_servers, queue.broker_name)
+        if known in _deduplicating:
+            continue
+        response = client.ask(
+            queue, deduplicated_request(options, queue, b"", writer="", epoch=0, sequence=0)
+        )
+        if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise OptionError(not_deduplicating(queue.broker_name))
+        if response.code != ResponseCode.SUCCESS:
+            raise ClusterError(str(ResponseError(response.code, response.remark, address=queue.broker_name)))
+        _deduplicating.add(known)

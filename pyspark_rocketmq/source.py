@@ -1,0 +1,42 @@
+"""Format ``rocketmq``, as Spark finds it."""
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.batch_reader import FilteringBatchReader, RocketMQBatchReader
+from pyspark_rocketmq.options import sink_options, source_options
+from pyspark_rocketmq.schema import check_source_schema, source_schema
+from pyspark_rocketmq.sink import RocketMQStreamWriter, RocketMQWriter, check
+from pyspark_rocketmq.stream_reader import RocketMQStreamReader
+
+
+class RocketMQDataSource(DataSource):
+    """Topics of RocketMQ: source and sink, of batches and of streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format("rocketmq")``."""
+        return "rocketmq"
+
+    def schema(self) -> StructType:
+        """The columns, when the user gives none."""
+        return source_schema(source_options(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> RocketMQBatchReader:
+        """A batch source for these columns."""
+        check_source_schema(schema)
+        options = source_options(self.options)
+        return (FilteringBatchReader if options.filter_pushdown else RocketMQBatchReader)(options, schema)
+
+    def streamReader(self, schema: StructType) -> RocketMQStreamReader:  # noqa: N802 - Spark's name
+        """A streaming source for these columns."""
+        check_source_schema(schema)
+        return RocketMQStreamReader(source_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> RocketMQWriter:
+        """A batch sink for these columns."""
+        return RocketMQWriter(check(sink_options(self.options), schema, overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: N802 - Spark's name
+        """A streaming sink for these columns. Spark asks for one anew for each batch."""
+        return RocketMQStreamWriter(check(sink_options(self.options), schema, overwrite))

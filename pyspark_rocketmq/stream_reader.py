@@ -1,0 +1,199 @@
+"""The streaming source: exactly once, as a stream's place stands in Spark's checkpoint alone.
+
+::
+
+    trigger      latestOffset ─► the batch's end        how much is taken (`admission`)
+                 partitions   ─► what each task reads   a pure function of start and end (`partitions`)
+                 read         ─► rows                   on executors (`reading`)
+                 commit       ─► the group's offsets    only told to the brokers, never read back
+
+All but `read` runs in one process for each query, which keeps its connections.
+"""
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_rocketmq.admission import TriggerDelay, admitted, admitted_bytes
+from pyspark_rocketmq.cluster import Cluster
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.offsets import StreamOffset
+from pyspark_rocketmq.options import SourceOptions
+from pyspark_rocketmq.partitions import RangePartition, partitions
+from pyspark_rocketmq.reading import read
+from pyspark_rocketmq.starting import Position
+from rocket_client.blocking import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+
+class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads topics batch after batch."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._cluster: Cluster | None = None
+        self._delay: TriggerDelay | None = None
+        self._ends: dict[MessageQueue, int] = {}
+        self._target: dict[MessageQueue, int] | None = None
+        self._published: Mapping[MessageQueue, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to executors: no connections."""
+        return self.__dict__ | {"_cluster": None, "_ends": {}, "_published": {}}
+
+    # On the driver
+
+    def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
+        """Where the very first batch begins."""
+        cluster = self._connected()
+        queues = cluster.queues()
+        position = self._options.starting or Position("latest")
+        return StreamOffset(cluster.at(position, queues), self._options.plan).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The limit that options set; there are no limits of several kinds, so `latestOffset` looks at all."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        if options.min_offsets is not None:
+            return ReadMinRows(options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Nothing newer than what is there now will be read."""
+        cluster = self._connected()
+        self._target = cluster.ends(cluster.queues())
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802 - Spark's name
+        """Where the next batch ends: at `start` when there is to be none."""
+        begin = StreamOffset.from_json(start)
+        self._publish(begin.offsets)
+        ends, begins = self._look(begin)
+        backlog = {
+            queue: max(0, end - begins.get(queue, begin.offsets.get(queue, 0))) for queue, end in ends.items()
+        }
+        taken = self._admitted(backlog, {**begin.offsets, **begins}, limit)
+        offsets = {queue: begins.get(queue, begin.offsets.get(queue, 0)) + taken[queue] for queue in ends}
+        if offsets == begin.offsets and not any(queue in begin.offsets for queue in begins):
+            return start
+        return StreamOffset(offsets, self._options.plan, begins).to_json()
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802 - Spark's name
+        """Where the queues end, for the query's progress."""
+        return StreamOffset(self._ends, self._options.plan).to_json() if self._ends else None
+
+    def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
+        """What each task of a batch reads."""
+        until = StreamOffset.from_json(end)
+        return partitions(until.ranges_from(StreamOffset.from_json(start)), until.plan)
+
+    def commit(self, end: Json) -> None:
+        """The batch that ends here is done."""
+        self._publish(StreamOffset.from_json(end).offsets)
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    # On executors
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The partition's messages."""
+        assert isinstance(partition, RangePartition)
+        return read(self._options, self._schema, partition)
+
+    # What is there
+
+    def _connected(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster = Cluster(self._options)
+        return self._cluster
+
+    def _look(self, begin: StreamOffset) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
+        """Where the queues end, and where those begin that do not go on from the batch before."""
+        cluster = self._connected()
+        queues = cluster.queues()
+        ends = self._ends = cluster.ends(queues)
+        oldest = cluster.begins(queues)
+        if self._target is not None:
+            ends = {
+                queue: min(end, self._target[queue]) for queue, end in ends.items() if queue in self._target
+            }
+        begins: dict[MessageQueue, int] = {}
+        for queue, end in ends.items():
+            offset = begin.offsets.get(queue)
+            if offset is None:
+                begins[queue] = oldest[queue]
+            elif self._ends[queue] < offset or offset < oldest[queue]:
+                self._lost(
+                    f"{queue} was read up to {offset} and now holds {oldest[queue]} to {self._ends[queue]}"
+                )
+                begins[queue] = oldest[queue]
+            elif end < offset:
+                ends[queue] = offset
+        for queue in set(begin.offsets) - set(queues):
+            if any(other.broker_name == queue.broker_name and other.topic == queue.topic for other in queues):
+                self._lost(f"{queue}, read up to {begin.offsets[queue]}, is not there any more")
+            else:  # its broker is away: it is read on when the broker is back
+                ends[queue] = begin.offsets[queue]
+        return dict(sorted(ends.items())), begins
+
+    def _lost(self, told: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(
+                f"messages were lost, or the topic was made anew: {told};"
+                " with failOnDataLoss=false reading goes on with what is there"
+            )
+        _log.warning("messages were lost, or the topic was made anew: %s; reading goes on", told)
+
+    def _admitted(
+        self, backlog: dict[MessageQueue, int], starts: Mapping[MessageQueue, int], limit: ReadLimit
+    ) -> dict[MessageQueue, int]:
+        options = self._options
+        if isinstance(limit, ReadAllAvailable):
+            return backlog
+        if self._target is None and options.min_offsets is not None:
+            now = time.monotonic()
+            if self._delay is None:
+                self._delay = TriggerDelay(options.min_offsets, options.max_delay, now)
+            if not self._delay.is_due(sum(backlog.values()), now):
+                return dict.fromkeys(backlog, 0)
+        taken = backlog
+        if options.max_offsets is not None:
+            taken = admitted(taken, options.max_offsets)
+        if options.max_bytes is not None and any(taken.values()):
+            sampled = {queue: starts[queue] for queue, count in taken.items() if count}
+            sizes = dict.fromkeys(taken, 0.0) | self._connected().average_sizes(sampled)
+            taken = admitted_bytes(taken, sizes, options.max_bytes)
+        return taken
+
+    def _publish(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Tell the brokers how far the group is.
+
+        Spark commits a batch when it plans the next one, and the last one never; asking for the latest offset
+        says as much and happens once more, so both count.
+        """
+        if self._options.commit_offsets and offsets and offsets != self._published:
+            self._published = offsets
+            self._connected().commit(offsets)

