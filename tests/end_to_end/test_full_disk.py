@@ -64,6 +64,8 @@ def broker_arguments(disk: Path, name_server: str) -> tuple[str, str]:
         "storePathRootDir": str(disk / "store"),
         "mappedFileSizeCommitLog": str(MiB),
         "mappedFileSizeConsumeQueue": "20000",
+        "cleanFileForciblyEnable": "false",
+        "diskSpaceWarningLevelRatio": "100",
         "maxHashSlotNum": "5000",
         "maxIndexNum": "20000",
         "flushConsumerOffsetInterval": "50",
