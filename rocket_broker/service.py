@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -14,6 +13,7 @@ from rocket_broker.broker import Broker
 from rocket_broker.errors import AddressInUse, StartError
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.settings import BrokerSettings, NameServerSettings
+from rocket_broker.signals import stop_on_signal
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.tcp import TcpTransport
 
@@ -28,7 +28,7 @@ MOST_FILES = 65_536
 
 
 def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
-    """Serve until SIGTERM or SIGINT, then stop in order.
+    """Serve until SIGTERM or SIGINT, then stop in order; a second signal ends the process at once.
 
     Args:
         name_server: Start a name server with these settings.
@@ -47,15 +47,14 @@ def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -
 async def _serve(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop.set)
     async with AsyncExitStack() as running:
+        running.enter_context(stop_on_signal(lambda: loop.call_soon_threadsafe(asked_to_stop.set)))
         if name_server is not None:
             await _start_name_server(name_server, running, beside_broker=broker is not None)
         if broker is not None:
             await _start_broker(broker, running)
         await asked_to_stop.wait()
-        click.echo("Stopping ...")
+        click.echo("Stopping ... (a second signal ends it at once)")
     click.echo("Stopped.")
 
 

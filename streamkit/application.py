@@ -339,6 +339,10 @@ class StreamApplication:
             raise ApplicationError(
                 "the application does not run: start it with `async with app`, `with app` or app.run()"
             )
+        if self._runtime.is_forked:
+            from streamkit.loop_watch import refuse_after_fork
+
+            refuse_after_fork()
         return self._runtime
 
     # Life
@@ -355,6 +359,7 @@ class StreamApplication:
             BinderError: A messaging system refused, or is away and is not to be waited for.
         """
         if self._runtime is not None:
+            self._required_runtime()
             state = "runs already" if self._stopping is None else "is still stopping"
             raise ApplicationError(f"the application {state}")
         from streamkit.runtime import Runtime
@@ -385,8 +390,9 @@ class StreamApplication:
         """
         if self._runtime is None:
             return
+        runtime = self._required_runtime()
         if self._stopping is None:
-            stopping = self._stop(self._runtime, timeout)
+            stopping = self._stop(runtime, timeout)
             self._stopping = asyncio.get_running_loop().create_task(stopping, name="stop the application")
         # Who gives up waiting does not leave the application half stopped.
         await asyncio.shield(self._stopping)
@@ -423,15 +429,23 @@ class StreamApplication:
                 "app.run() makes a loop of its own: on a loop that runs, use `async with app`"
             )
         if args is not None or self._args is None:
-            self._take_arguments(sys.argv[1:] if args is None else args)
+            self.take_arguments(sys.argv[1:] if args is None else args)
         try:
-            run_until_signal(self.start, self.stop, self._on_stop_request)
+            run_until_signal(self._start_to_run, self.stop, self._on_stop_request)
         except StreamkitError as error:
             log.debug("The application ends with an error", exc_info=error)
             raise SystemExit(f"Error: {error}") from error
 
-    def _take_arguments(self, args: Sequence[str]) -> None:
-        """Have the settings read anew, with these arguments."""
+    async def _start_to_run(self) -> None:
+        await self.start()
+        if not self.bindings:
+            log.warning(
+                "There is nothing to do: the application has neither listeners nor functions nor other bindings. Those "
+                "of a module are found when it is given to StreamApplication(...) or app.include()"
+            )
+
+    def take_arguments(self, args: Sequence[str]) -> None:
+        """Have the settings read anew, with these arguments (`--key=value`)."""
         self._args = args
         self._environment = None
         if self._container is not None:

@@ -1,6 +1,7 @@
 """An application's loop in a thread of its own, for programs that have no loop."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ class BackgroundLoop:
         self._stop = stop
         self._started: Future[None] = Future()
         self._finished: Future[None] = Future()
+        self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping: asyncio.Event | None = None
         # A daemon: a program that ends without leaving the `with` block must not hang.
@@ -34,7 +36,12 @@ class BackgroundLoop:
             raise
 
     def stop(self) -> None:
-        """Return when ``stop`` has and the thread is gone; what it raises is raised here."""
+        """Return when ``stop`` has and the thread is gone; what it raises is raised here.
+
+        In a process that was forked meanwhile there is no such thread, and nothing to stop.
+        """
+        if os.getpid() != self._process:
+            return
         if self._loop is not None and self._stopping is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
         self._finished.result()

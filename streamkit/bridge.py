@@ -77,7 +77,10 @@ class StreamBridge:
             MessagingError: It could not be delivered.
             ConfigurationError: The binding is an input, or may not be made.
         """
-        output = await self._application().output(binding, binder)
+        application = self._application()
+        if application.portal.loop is not running_loop():
+            application.portal.check_loop("the bridge")
+        output = await application.output(binding, binder)
         message: Message[object] = data if isinstance(data, Message) else Message(data)
         if content_type is not None:
             message = Message(message.payload, message.headers.with_content_type(content_type))

@@ -6,7 +6,8 @@
     │   ├── UnsupportedCapability     a setting asks what the binder cannot do
     │   └── ConfigurationErrors       all that is wrong at one start, in one report
     ├── ApplicationError              the application is not in the state this needs
-    │   └── UseAfterFork              it belongs to the process that was forked
+    │   ├── UseAfterFork              it belongs to the process that was forked
+    │   └── ForeignLoopError          it runs on another event loop
     ├── ExpressionError               source, position
     ├── BinderError                   binder, binding
     │   └── BinderUnavailable         the system is away; the framework tries again
@@ -99,6 +100,10 @@ class ApplicationError(StreamkitError):
 
 class UseAfterFork(ApplicationError):
     """The application runs in the process this one was forked from; here it has no loop and no connections."""
+
+
+class ForeignLoopError(ApplicationError):
+    """A coroutine of the application was awaited on an event loop that is not the application's."""
 
 
 class ExpressionError(StreamkitError):

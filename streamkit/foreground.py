@@ -12,7 +12,7 @@ from typing import Final
 
 from streamkit.loops import run_on_new_loop
 
-__all__ = ["run_until_signal"]
+__all__ = ["on_signals", "run_until_signal"]
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ async def _main(
     def request_stop() -> None:
         loop.call_soon_threadsafe(stopping.set)
 
-    with _signals(lambda number: loop.call_soon_threadsafe(on_signal, number)):
+    with on_signals(lambda number: loop.call_soon_threadsafe(on_signal, number)):
         on_stop_request(request_stop)
         try:
             try:
@@ -71,9 +71,15 @@ async def _as_coroutine(step: Step) -> None:
     await step()
 
 
+def _nothing(number: signal.Signals) -> None:
+    """What is to be done before the end at once: nothing."""
+
+
 @contextlib.contextmanager
-def _signals(on_first: Callable[[signal.Signals], object]) -> Iterator[None]:
-    """Tell ``on_first`` of the first signal, and end the process at the second one.
+def on_signals(
+    on_first: Callable[[signal.Signals], object], on_second: Callable[[signal.Signals], object] = _nothing
+) -> Iterator[None]:
+    """Tell ``on_first`` of the first SIGINT or SIGTERM; at the second one tell ``on_second``, and end the process.
 
     Not by `loop.add_signal_handler`: its handlers are called by the loop, so that a listener which blocks the
     loop would keep the process from being stopped. These run between two instructions of whatever Python code
@@ -89,6 +95,7 @@ def _signals(on_first: Callable[[signal.Signals], object]) -> Iterator[None]:
                 return
             with contextlib.suppress(OSError):
                 os.write(2, f"{received.name} again: ending at once\n".encode())
+            on_second(received)
             os._exit(128 + number)
         first = now
         on_first(received)

@@ -108,6 +108,14 @@ class ForkedPortal:
         coroutine.close()
         refuse_after_fork()
 
+    def check_loop(self, what: str) -> None:
+        """Refuse.
+
+        Raises:
+            UseAfterFork: Always.
+        """
+        refuse_after_fork()
+
 
 class ForkGuard(ChannelInterceptor):
     """Refuses what is sent in a process the application does not run in."""

@@ -38,6 +38,7 @@ class Runtime:
 
     Attributes:
         portal: The way onto its loop.
+        is_forked: Whether this process was forked from the one it runs in.
         service: Its bindings.
     """
 
@@ -54,6 +55,7 @@ class Runtime:
         watch_loop: bool,
     ) -> None:
         self.portal = portal
+        self.is_forked = False
         self._application = application
         self._registrations = registrations
         self._container = container
@@ -257,6 +259,7 @@ class Runtime:
 
     def _forked(self) -> None:
         """In the child of a fork: refuse whatever is sent."""
+        self.is_forked = True
         self.portal = ForkedPortal(self.portal.loop)
         self._channels.attach(self.portal)
         for name in self._channels:

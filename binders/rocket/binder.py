@@ -1,8 +1,8 @@
 """The binder: connects to a RocketMQ, starts an embedded broker where none is, and makes bindings."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import partial
@@ -158,6 +158,29 @@ class RocketBinder(Binder):
         if self._embedded is not None:
             await self._embedded.stop()
             self._embedded = None
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[Mapping[str, str]]:
+        """An embedded broker for several processes, where the settings ask for one, and the settings that lead to it.
+
+        Raises:
+            BinderUnavailable: It cannot be started.
+        """
+        name_servers = await self._find_name_servers()
+        try:
+            if self._embedded is None:
+                yield {}
+                return
+            provisioning = self._properties.provisioning
+            if provisioning is Provisioning.AUTO:
+                provisioning = Provisioning.CREATE
+            yield {
+                f"{_PREFIX}.name-server": ";".join(name_servers),
+                f"{_PREFIX}.embedded": Embedded.NEVER.value,
+                f"{_PREFIX}.provisioning": provisioning.value,
+            }
+        finally:
+            await self.stop()
 
     async def _find_name_servers(self) -> tuple[str, ...]:
         configured = self._configured_name_server

@@ -1,6 +1,7 @@
 """The hooks by which the framework makes the RocketMQ binder. Its client is imported when the hook is called."""
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 
 from pydantic import BaseModel
 
@@ -19,6 +20,20 @@ def streamkit_create_binder(type: str, name: str, context: BinderContext) -> Bin
     from binders.rocket.binder import RocketBinder
 
     return RocketBinder(name, context)
+
+
+@hookimpl
+def streamkit_shared_system(
+    type: str,  # noqa: A002 - the hook's name
+    name: str,
+    context: BinderContext,
+) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
+    """The embedded broker, where the settings ask for one."""
+    if type != TYPE:
+        return None
+    from binders.rocket.binder import RocketBinder
+
+    return RocketBinder(name, context).shared()
 
 
 @hookimpl

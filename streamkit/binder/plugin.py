@@ -24,6 +24,7 @@ A plugin module looks like this, with the client imported inside the hook::
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 import pluggy
@@ -50,6 +51,18 @@ class BinderHooks:
     @hookspec(firstresult=True)
     def streamkit_is_default_candidate(self, type: str) -> bool | None:  # noqa: A002
         """Return False if ``type`` serves only applications that name it."""
+
+    @hookspec(firstresult=True)
+    def streamkit_shared_system(
+        self,
+        type: str,  # noqa: A002
+        name: str,
+        context: BinderContext,
+    ) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
+        """Return what the worker processes of one application share and their supervisor starts, such as a broker.
+
+        Its value, when it is entered, is the settings by which the binders of ``type`` in the workers find it.
+        """
 
     @hookspec(firstresult=True)
     def streamkit_settings_models(self, type: str) -> Mapping[str, type[BaseModel]] | None:  # noqa: A002

@@ -7,6 +7,7 @@ implicit ones off.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -77,6 +78,14 @@ class BinderTypes:
         models: Mapping[str, type[BaseModel]] | None
         models = self._hooks(type_).hook.streamkit_settings_models(type=type_)
         return models or {}
+
+    def shared_system(
+        self, type_: str, name: str, context: BinderContext
+    ) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
+        """Return what the processes of one application share, if the type has such a thing."""
+        shared: AbstractAsyncContextManager[Mapping[str, str]] | None
+        shared = self._hooks(type_).hook.streamkit_shared_system(type=type_, name=name, context=context)
+        return shared
 
     def is_default_candidate(self, type_: str) -> bool:
         """Return whether the type serves an application that names no binder."""
@@ -154,6 +163,31 @@ class BinderRegistry:
             found = self._made[name] = self._make(name)
         return found
 
+    def used(self) -> list[str]:
+        """Return the names of the binders that the settings' bindings use; of the default one, where one names none.
+
+        Raises:
+            ConfigurationError: There is no telling which is the default.
+        """
+        bindings = self._settings.bindings.values()
+        names = [binding.binder for binding in bindings if binding.binder]
+        if len(names) < len(bindings) or not names:
+            names.insert(0, self._default())
+        return [name for name in dict.fromkeys(names) if name in self.configurations]
+
+    def shared_system(self, name: str) -> AbstractAsyncContextManager[Mapping[str, str]] | None:
+        """Return what several processes with this binder share, if one of them is to start it; see the plugin's hook.
+
+        Raises:
+            ConfigurationError: Its settings are wrong.
+        """
+        configuration = self.configurations[name]
+        return self._types.shared_system(configuration.type or name, name, self._context(name, configuration))
+
+    def key_for(self, name: str, key: str) -> str:
+        """Return the key by which the settings of the application set ``key`` for that binder."""
+        return f"{PREFIX}.binders[{name}].environment.{key}" if self._settings.binders else key
+
     async def started(self, binder: Binder) -> Binder:
         """Return ``binder`` once it is started.
 
@@ -195,15 +229,14 @@ class BinderRegistry:
                 value=name,
                 suggestion=near[0] if near else None,
             )
-        context = BinderContext(
-            self._environment_of(name, configuration),
-            self._clock,
-            self._application,
-            self._types.extended_models,
-        )
+        context = self._context(name, configuration)
         binder = self._types.create(configuration.type or name, name, context)
         self._customizers.binder(binder)
         return binder
+
+    def _context(self, name: str, configuration: BinderConfiguration) -> BinderContext:
+        environment = self._environment_of(name, configuration)
+        return BinderContext(environment, self._clock, self._application, self._types.extended_models)
 
     def _environment_of(self, name: str, configuration: BinderConfiguration) -> Environment:
         if not configuration.environment and configuration.inherit_environment:

@@ -2,10 +2,16 @@
 
 import importlib
 import logging
+import os
 import sys
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from streamkit.cli.worker import LINE, Worker
 
 if TYPE_CHECKING:  # `streamkit --help` imports no application
     from streamkit.application import StreamApplication
@@ -13,6 +19,31 @@ if TYPE_CHECKING:  # `streamkit --help` imports no application
 __all__ = ["load_application", "run"]
 
 _LEVELS = ["critical", "error", "warning", "info", "debug"]
+_WATCHED = (".properties", ".yml", ".yaml")
+_DETAILS = ("rocket_broker", "rocket_client", "rocket_remoting", "watchfiles", "uvicorn")
+"""Loggers whose information is a detail of what the application does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What was asked for.
+
+    Attributes:
+        target: The module and the application's name in it.
+        settings: Settings as arguments.
+        app_dir: Where the module is looked for.
+        log_level: What is logged.
+    """
+
+    target: str
+    settings: tuple[str, ...]
+    app_dir: str
+    log_level: str
+
+    def worker_command(self, number: int, own: Sequence[str] = ()) -> list[str]:
+        """Return the arguments to Python of a process that runs the application, with settings of its own."""
+        options = ["--app-dir", self.app_dir, "--log-level", self.log_level, "--worker", str(number)]
+        return ["-m", "streamkit.cli", "run", *options, self.target, *self.settings, *own]
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -22,9 +53,29 @@ _LEVELS = ["critical", "error", "warning", "info", "debug"]
 @click.option(
     "--log-level", type=click.Choice(_LEVELS), default="info", show_default=True, help="What is logged."
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Run as many processes, each with an instance index of its own.",
+)
+@click.option("--reload", is_flag=True, help="Start again when a Python or settings file changes.")
+@click.option(
+    "--reload-dir", "reload_dirs", multiple=True, help="Where files are watched; --app-dir, if not given."
+)
+@click.option("--worker", type=int, hidden=True)
 @click.argument("target", metavar="MODULE[:NAME]")
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED)
-def run(target: str, settings: tuple[str, ...], app_dir: str, log_level: str) -> None:
+def run(
+    *,
+    target: str,
+    settings: tuple[str, ...],
+    app_dir: str,
+    log_level: str,
+    workers: int | None,
+    reload: bool,
+    reload_dirs: tuple[str, ...],
+    worker: int | None,
+) -> None:
     """Run the application NAME (`app` if not given) of MODULE until Ctrl-C or SIGTERM.
 
     What follows MODULE:NAME are settings that win over those of files, such as
@@ -32,14 +83,58 @@ def run(target: str, settings: tuple[str, ...], app_dir: str, log_level: str) ->
 
     The first signal stops gracefully: calls in flight are finished. The second one ends at once.
     """
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", force=True
-    )
     unknown = [setting for setting in settings if not setting.startswith("--")]
     if unknown:
         raise click.UsageError(f"{unknown[0]!r} is no setting: settings are written --key=value")
+    _log_to_terminal(log_level, worker)
     sys.path.insert(0, app_dir)
-    load_application(target).run(list(settings))
+    options = _Options(target, settings, app_dir, log_level)
+    if workers is None and not reload:
+        _run_here(options)
+        return
+    if sys.platform == "win32":
+        raise click.ClickException("--workers and --reload need POSIX signals, which Windows does not have")
+    from streamkit.cli.supervision import supervise
+
+    watched = _changes(reload_dirs or (app_dir,)) if reload else None
+    code = supervise(lambda: load_application(target), settings, options.worker_command, workers, watched)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _run_here(options: _Options) -> None:
+    application = load_application(options.target)
+    line = os.environ.pop(LINE, None)
+    if line is not None:
+        Worker(application, int(line)).attach()
+    application.run(list(options.settings))
+
+
+def _log_to_terminal(level: str, worker: int | None) -> None:
+    """Log to standard error; what the messaging system's parts tell of themselves only when it is a warning."""
+    who = "" if worker is None else f"[{worker}] "
+    logging.basicConfig(
+        level=level.upper(), format=f"%(asctime)s %(levelname)-7s {who}%(name)s: %(message)s", force=True
+    )
+    if level == "info":
+        for name in _DETAILS:
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _changes(directories: Sequence[str]) -> AsyncIterator[Sequence[str]]:
+    try:
+        from watchfiles import PythonFilter, awatch
+    except ImportError as error:
+        raise click.ClickException("--reload needs watchfiles: pip install 'streamkit[reload]'") from error
+    missing = [directory for directory in directories if not Path(directory).is_dir()]
+    if missing:
+        raise click.UsageError(f"there is no directory {missing[0]!r} to watch")
+
+    async def changes() -> AsyncIterator[Sequence[str]]:
+        async for changed in awatch(*directories, watch_filter=PythonFilter(extra_extensions=_WATCHED)):
+            yield [path for _, path in changed]
+
+    return changes()
 
 
 def load_application(target: str) -> "StreamApplication":

@@ -116,7 +116,11 @@ class InterceptableChannel(ABC):
 
         Raises:
             MessagingError: The message could not be delivered.
+            ForeignLoopError: The subscribers belong to an application on another loop.
         """
+        portal = self.portal
+        if portal is not None and portal.loop is not running_loop() and not self.is_synchronous:
+            portal.check_loop(f"channel {self.name!r}")
         return await self._send(message, none_if_indefinite(timeout))
 
     def transaction(self, message: Message[object], timeout: float | None = None) -> ChannelTransaction:

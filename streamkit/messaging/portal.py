@@ -5,6 +5,8 @@ import concurrent.futures
 from collections.abc import Coroutine
 from typing import Protocol, TypeVar
 
+from streamkit.errors import ForeignLoopError
+
 R = TypeVar("R")
 
 
@@ -21,6 +23,14 @@ class Portal(Protocol):
 
         Raises:
             TimeoutError: It took longer than `timeout` seconds; it is cancelled.
+        """
+        ...
+
+    def check_loop(self, what: str) -> None:
+        """Refuses `what` when this code runs on another loop: its futures and locks belong to the portal's.
+
+        Raises:
+            ForeignLoopError: It does.
         """
         ...
 
@@ -47,6 +57,18 @@ class LoopPortal:
             if future.cancel():
                 raise
             return future.result()
+
+    def check_loop(self, what: str) -> None:
+        """Refuses `what` when this code runs on another loop.
+
+        Raises:
+            ForeignLoopError: It does.
+        """
+        if asyncio.get_running_loop() is not self.loop:
+            raise ForeignLoopError(
+                f"{what} belongs to an application on another event loop, and cannot be awaited on this one: call its "
+                "blocking form in a thread, as in `await asyncio.to_thread(channel.send, message)`"
+            )
 
     def __repr__(self) -> str:
         return f"LoopPortal({self.loop!r})"

@@ -337,6 +337,10 @@ class _VirtualPortal:
             return self._from_threads.run(coroutine, timeout)
         return self._time.run(coroutine)
 
+    def check_loop(self, what: str) -> None:
+        """Refuse ``what`` on another loop than the test's."""
+        self._from_threads.check_loop(what)
+
 
 def _sequence(message: Message[bytes]) -> int:
     number = message.headers.get(SEQUENCE)

@@ -9,7 +9,7 @@ import pytest
 
 from streamkit import Message, output_channel
 from streamkit.application import StreamApplication
-from streamkit.errors import ApplicationError, ConfigurationError, UseAfterFork
+from streamkit.errors import ApplicationError, ConfigurationError, ForeignLoopError, UseAfterFork
 from streamkit.events import (
     application_started,
     application_stopped,
@@ -131,6 +131,11 @@ def test_use_after_fork_is_an_error(make_app: MakeApplication) -> None:
                 lambda: channel.send(Message("x")),
                 lambda: app.bridge.send("b", "x"),
                 lambda: asyncio.run(channel.asend(Message("x"))),
+                lambda: asyncio.run(app.bridge.asend("b", "x")),
+                lambda: asyncio.run(app.controller.change_state("a-out", "STOPPED")),
+                lambda: app.portal,
+                lambda: asyncio.run(app.start()),
+                lambda: asyncio.run(app.stop()),
             ):
                 try:
                     send()
@@ -141,10 +146,48 @@ def test_use_after_fork_is_an_error(make_app: MakeApplication) -> None:
             os.write(writing, str(refused).encode())
             os._exit(0)
         os.waitpid(child, 0)
-        assert os.read(reading, 10) == b"3"
+        assert os.read(reading, 10) == b"8"
         assert channel.send(Message("x"))
     os.close(reading)
     os.close(writing)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this platform")
+def test_a_forked_child_that_leaves_the_block_does_not_wait(make_app: MakeApplication) -> None:
+    """The thread it would wait for is in the other process."""
+    app = make_app(default_binder="inmemory", output_bindings="b")
+    child = None
+    try:
+        with app:
+            child = os.fork()
+    except BaseException:
+        if child == 0:
+            os._exit(1)
+        raise
+    if child == 0:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_awaiting_on_another_loop_is_refused(make_app: MakeApplication) -> None:
+    """The error says what to do instead, and that works; what needs no loop needs not this one either."""
+    app = make_app(default_binder="inmemory")
+    app.enable_binding(_Output)
+
+    async def elsewhere() -> bool:
+        channel = app.bound(_Output).out
+        for send in (channel.asend(Message("x")), app.bridge.asend("b", "x")):
+            with pytest.raises(
+                ForeignLoopError, match=r"another event loop.*asyncio\.to_thread\(channel\.send"
+            ):
+                await send
+        plain = app.channel("plain")
+        plain.subscribe(lambda message: None)
+        assert await plain.asend(Message("x"))
+        return await asyncio.to_thread(channel.send, Message("x"))
+
+    with app:
+        assert asyncio.run(elsewhere())
 
 
 def test_calls_in_flight_may_send_until_they_end(make_app: MakeApplication) -> None:

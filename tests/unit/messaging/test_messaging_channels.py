@@ -110,6 +110,7 @@ def test_timeout_is_false(portal):
     channel = DirectChannel("c", portal=portal)
     channel.subscribe(handle)
     assert channel.send(MESSAGE, 0.01) is False
+    channel.portal = None
     assert asyncio.run(channel.asend(MESSAGE, 0.01)) is False
     assert cancelled == [MESSAGE, MESSAGE]
 

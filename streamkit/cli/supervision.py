@@ -1,0 +1,96 @@
+"""What the supervisor of `streamkit run` starts: how many workers, with which settings of their own, beside what."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+from streamkit.cli.supervisor import Plan, Supervisor
+from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
+from streamkit.config.settings import PREFIX
+from streamkit.errors import StreamkitError
+
+if TYPE_CHECKING:
+    from streamkit.application import StreamApplication
+
+__all__ = ["supervise"]
+
+log = logging.getLogger(__name__)
+
+WorkerCommand = Callable[[int, Sequence[str]], Sequence[str]]
+
+
+def supervise(
+    load: "Callable[[], StreamApplication]",
+    settings: Sequence[str],
+    command: WorkerCommand,
+    workers: int | None,
+    changes: AsyncIterator[Sequence[str]] | None,
+) -> int:
+    """Run workers until a signal, or until none is left; return the exit code.
+
+    Args:
+        load: Imports the application, whose settings say what its workers share.
+        settings: Settings as arguments.
+        command: Returns the arguments to Python of the worker of that number, with settings of its own.
+        workers: How many; None is one as it would run alone, which nothing is shared with.
+        changes: The files that changed.
+
+    Raises:
+        SystemExit: The settings are wrong, or what the workers share cannot be started.
+    """
+    try:
+        if workers is None:
+            return asyncio.run(Supervisor(Plan([command(0, ())], changes)).run())
+        return asyncio.run(_supervise_several(load(), settings, command, workers, changes))
+    except StreamkitError as error:
+        raise SystemExit(f"Error: {error}") from error
+
+
+async def _supervise_several(
+    application: "StreamApplication",
+    settings: Sequence[str],
+    command: WorkerCommand,
+    workers: int,
+    changes: AsyncIterator[Sequence[str]] | None,
+) -> int:
+    application.take_arguments(settings)
+    async with AsyncExitStack() as shared:
+        common = await _shared_settings(application, shared)
+        commands = [
+            command(number, [f"--{key}={value}" for key, value in {**common, **own}.items()])
+            for number, own in enumerate(_settings_of_workers(application, workers))
+        ]
+        return await Supervisor(Plan(commands, changes)).run()
+
+
+async def _shared_settings(application: "StreamApplication", shared: AsyncExitStack) -> Mapping[str, str]:
+    """Start what the workers share; return the settings by which they find it."""
+    found: dict[str, str] = {}
+    registry = application.container.binders()
+    for binder in registry.used():
+        system = registry.shared_system(binder)
+        if system is not None:
+            own = await shared.enter_async_context(system)
+            for key, value in own.items():
+                log.info("The workers share %s=%s", key, value)
+            found |= {registry.key_for(binder, key): value for key, value in own.items()}
+    return found
+
+
+def _settings_of_workers(application: "StreamApplication", workers: int) -> Sequence[Mapping[str, str]]:
+    """Each worker's instance index and management port: the application's, and those after it."""
+    stream = application.container.settings().value
+    count = max(stream.instance_count, stream.instance_index + workers)
+    port = application.environment.bind(MANAGEMENT_SERVER, ManagementServerProperties).port
+    settings = []
+    for number in range(workers):
+        own = {
+            f"{PREFIX}.instance-index": str(stream.instance_index + number),
+            f"{PREFIX}.instance-count": str(count),
+        }
+        if port is not None and port > 0:
+            own[f"{MANAGEMENT_SERVER}.port"] = str(port + number)
+        settings.append(own)
+    return settings

@@ -1,0 +1,207 @@
+"""`streamkit run` with several workers, and with reloading: real processes, signals, kills, changed files."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.unit.application.test_application_process import program, until
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import asyncio
+import os
+from streamkit import StreamApplication
+from streamkit.events import application_started
+
+app = StreamApplication()
+tasks = set()
+
+@app.stream_listener("a")
+async def handle(text: str) -> None:
+    print("pid", os.getpid(), "got", text, flush=True)
+    if text == "slow":
+        await asyncio.sleep(float(app.environment.text("seconds", "0.3")))
+        print("ended", flush=True)
+    if text == "end":
+        app.request_stop()
+
+async def send(text):
+    await app.bridge.asend("a-out", text)
+
+@application_started.connect
+def feed(sender):
+    print("index", sender.environment.text("spring.cloud.stream.instance-index"), flush=True)
+    for text in sender.environment.text("texts", "").split(","):
+        if text:
+            tasks.add(asyncio.get_running_loop().create_task(send(text)))
+"""
+
+STREAM = "spring.cloud.stream"
+SETTINGS = (
+    f"--{STREAM}.default-binder=rocketmq",
+    f"--{STREAM}.bindings.a.group=g",
+    f"--{STREAM}.bindings.a-out.destination=topic",
+    f"--{STREAM}.rocketmq.binder.embedded=always",
+    f"--{STREAM}.rocketmq.binder.embedded-store=store",
+)
+
+
+@contextmanager
+def running(
+    directory: Path, *arguments: str, text: str = PROGRAM, options: tuple[str, ...] = ("--workers", "2")
+) -> "Iterator[subprocess.Popen[str]]":
+    """The application under its supervisor."""
+    command = ("-m", "streamkit.cli", "run", *options, "shop", *SETTINGS, *arguments)
+    with program(directory, *command, text=text) as process:
+        yield process
+
+
+def both_started(process: "subprocess.Popen[str]") -> str:
+    """The output until both workers have."""
+    return until(process, "has started") + until(process, "has started")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def pids_of(output: str) -> set[int]:
+    """The workers that have told their process ids."""
+    return {int(pid) for pid in re.findall(r"pid (\d+)", output)}
+
+
+def test_workers_share_a_broker_and_finish_what_they_do(tmp_path: Path) -> None:
+    """Each has its instance index; the first signal lets calls in flight end, and the supervisor ends well."""
+    with running(tmp_path, "--texts=slow", "--seconds=5") as process:
+        output = both_started(process)
+        if "got slow" not in output:
+            output += until(process, "got slow")
+        assert f"The workers share {STREAM}.rocketmq.binder.name-server=127.0.0.1:" in output
+        assert set(re.findall(r"index (\d)", output)) == {"0", "1"}
+        assert "rocket_" not in output
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=30)
+        assert "ended" in rest
+        assert process.returncode == 0
+    assert (tmp_path / "store" / "commitlog").is_dir()
+
+
+def test_a_crashed_worker_is_started_again(tmp_path: Path) -> None:
+    """After a pause, with the broker and the other worker untouched; what was sent meanwhile arrives."""
+    with running(tmp_path, "--texts=1,2,3,4") as process:
+        output = until(process, "got")
+        victim = pids_of(output).pop()
+        os.kill(victim, signal.SIGKILL)
+        output = until(process, "it is started again in")
+        assert "ended with exit code 137: it is started again in 0.5 s" in output
+        until(process, "has started")
+        until(process, "got 4")
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+    assert not is_alive(victim)
+
+
+def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
+    """With the exit code of the first, and what is wrong once told."""
+    text = "import os\nif 'STREAMKIT_WORKER_LINE' in os.environ:\n    raise SystemExit(7)\n" + PROGRAM
+    with running(tmp_path, text=text) as process:
+        output, _ = process.communicate(timeout=30)
+    assert "could not start (exit code 7): stopping" in output
+    assert process.returncode == 7
+
+
+def test_wrong_settings_are_told_before_any_worker_starts(tmp_path: Path) -> None:
+    """Once, and not by each worker."""
+    with running(tmp_path, f"--{STREAM}.bindings.a.groop=g") as process:
+        output, _ = process.communicate(timeout=30)
+    assert output.count("did you mean") == 1
+    assert "Traceback" not in output
+    assert process.returncode == 1
+
+
+def test_the_second_signal_ends_the_workers_at_once(tmp_path: Path) -> None:
+    """Nobody waits for their calls; the exit code tells the signal."""
+    with running(tmp_path, "--texts=slow", "--seconds=600") as process:
+        workers = pids_of(until(process, "got slow"))
+        process.send_signal(signal.SIGINT)
+        until(process, "stopping; once more ends at once")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+        assert process.returncode == 128 + signal.SIGINT
+    assert not any(map(is_alive, workers))
+
+
+def test_no_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
+    """Its end of their line closes, so they finish what they do and stop."""
+    with running(tmp_path, "--texts=1,2,3,4,5,6,7,8") as process:
+        both_started(process)
+        process.kill()
+        # The pipe closes when the last process that writes to it is gone.
+        assert process.stdout is not None
+        rest = process.stdout.read()
+    assert rest.count("SIGTERM: stopping") == 2
+
+
+def test_workers_that_end_well_are_not_started_again(tmp_path: Path) -> None:
+    """When none is left, the supervisor ends well too."""
+    with running(tmp_path, "--texts=end", options=("--workers", "1")) as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "started again" not in output
+
+
+def test_a_changed_file_starts_the_application_again(tmp_path: Path) -> None:
+    """With the new code; one that cannot be imported waits for the next change; the first signal ends it all."""
+    with running(tmp_path, "--texts=1", options=("--reload",)) as process:
+        until(process, "got 1")
+        shop = tmp_path / "shop.py"
+        shop.write_text(PROGRAM.replace('"got"', '"received"'))
+        assert "shop.py changed: starting again" in until(process, "received 1")
+        shop.write_text("syntax error")
+        until(process, "No worker is left: waiting for a change of the files")
+        shop.write_text(PROGRAM)
+        until(process, "got 1")
+        (tmp_path / "application.properties").write_text("spring.cloud.stream.bindings.a.destination=topic\n")
+        assert "application.properties changed" in until(process, "got 1")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+
+
+def test_nothing_to_do_is_a_warning(tmp_path: Path) -> None:
+    """An application without listeners, functions and bindings runs, and says that it is idle."""
+    text = "from streamkit import StreamApplication\napp = StreamApplication()\n"
+    with program(tmp_path, "-m", "streamkit.cli", "run", "shop", text=text) as process:
+        until(process, "has neither listeners nor functions nor other bindings")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--workers", "0"), "0 is not in the range"),
+        (("--reload", "--reload-dir", "no"), "no directory 'no'"),
+    ],
+)
+def test_wrong_options_are_told(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    """Before anything is started."""
+    with running(tmp_path, options=options) as process:
+        output, _ = process.communicate(timeout=30)
+    assert message in output
+    assert process.returncode == 2

@@ -1,0 +1,44 @@
+"""How a server's process ends."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STUBBORN = """
+import asyncio
+from rocket_broker.signals import stop_on_signal
+
+async def main():
+    with stop_on_signal(lambda: print("stopping", flush=True)):
+        print("serving", flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_second_signal_ends_a_server_that_does_not_stop(number: signal.Signals) -> None:
+    """With the signal's exit code; the first one only asks, and one right behind it is the same."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STUBBORN],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "serving\n"
+        process.send_signal(number)
+        process.send_signal(number)
+        assert process.stdout.readline() == "stopping\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=20)
+        assert told == f"{number.name} again: ending at once\n"
+        assert process.returncode == 128 + number
