@@ -20,9 +20,6 @@ _BROKER = {
         putConsumeQueueDataByFileChannel readUnCommitted transientStorePoolEnable transientStorePoolSize
         wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable
     """,
-    "reads are always from the master": """
-        accessMessageInMemoryMaxRatio
-    """,
     "these statistics are not kept": """
         accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount
         commercialBigCount commercialEnable commercialSizePerMsg commercialTimerCount commercialTransCount
@@ -67,7 +64,7 @@ _BROKER = {
         haListenPort haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
         haSlaveFallbehindMax haTransferBatchSize inBrokerContainer inSyncReplicas lockInStrictMode
         maxHaTransferByteInSecond maxSlaveResendLength minInSyncReplicas offsetCheckInSlave
-        preferredLeaderId replicasPerDiskPartition sendHeartbeatTimeoutMillis skipPreOnline slaveReadEnable
+        preferredLeaderId replicasPerDiskPartition sendHeartbeatTimeoutMillis skipPreOnline
         slaveTimeout storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile
         syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile
         syncMasterFlushOffsetWhenStartup totalReplicas
@@ -109,7 +106,7 @@ _BROKER = {
         consumerOffsetUpdateVersionStep delayOffsetUpdateVersionStep disableConsumeIfConsumerReadSlowly
         enableBroadcastOffsetStore enableCleanExpiredOffset flushConsumerOffsetHistoryInterval
         realTimeNotifyConsumerChange rejectPullConsumerEnable subscriptionExpiredTimeout
-        useServerSideResetOffset useStaticSubscription
+        useStaticSubscription
     """,
     "the settings file is named by the option -c": """
         brokerConfigPath
@@ -201,9 +198,6 @@ _BROKER = {
     """,
     "nothing is read from an installation directory": """
         rocketmqHome
-    """,
-    "request-reply is not built in": """
-        storeReplyMessageEnable
     """,
     "system topics are always protected": """
         validateSystemTopicWhenUpdateTopic

@@ -26,6 +26,7 @@ class ConsumerOffsetTable:
         self._file = TableFile(settings.config_dir / "consumerOffset.json")
         self._settings = settings
         self._offsets: dict[str, dict[int, int]] = {}
+        self._resets: dict[tuple[str, str, int], int] = {}
         self._dirty = False
 
     def load(self) -> None:
@@ -73,6 +74,19 @@ class ConsumerOffsetTable:
         queues = self._offsets.get(topic + _SEPARATOR + group)
         return queues.get(queue_id) if queues is not None else None
 
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set the offset, and hold that against whoever consumes the queue until `take_reset` told them."""
+        self.commit(group, topic, queue_id, offset)
+        self._resets[group, topic, queue_id] = offset
+
+    def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return the offset that was set and nobody was told of yet."""
+        return self._resets.get((group, topic, queue_id)) if self._resets else None
+
+    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Return `pending_reset`, once."""
+        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the group's offsets in the topic by queue."""
         return self._offsets.get(topic + _SEPARATOR + group, {})
@@ -88,10 +102,12 @@ class ConsumerOffsetTable:
     def remove_group(self, group: str) -> None:
         """Forget all offsets of the group."""
         self._remove(key for key in self._offsets if _split(key)[1] == group)
+        self._resets = {key: offset for key, offset in self._resets.items() if key[0] != group}
 
     def remove_topic(self, topic: str) -> None:
         """Forget all offsets in the topic."""
         self._remove(key for key in self._offsets if _split(key)[0] == topic)
+        self._resets = {key: offset for key, offset in self._resets.items() if key[1] != topic}
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Give the target group the source group's offsets in the topic."""

@@ -18,6 +18,7 @@ class ProducerTable:
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
         self._groups: dict[str, dict[Connection, ClientChannel]] = {}
+        self._clients: dict[str, ClientChannel] = {}
 
     def register(self, group: str, client: ClientChannel) -> None:
         """Note a heartbeat of the client in the group."""
@@ -27,6 +28,7 @@ class ProducerTable:
             members[client.connection] = known = client
             _log.debug("producer group %s: %r joined", group, client)
         known.seen = self._time()
+        self._clients[client.client_id] = known
 
     def unregister(self, group: str, connection: Connection) -> None:
         """Forget the group's member on this connection."""
@@ -36,6 +38,8 @@ class ProducerTable:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget every member on this connection."""
+        for client in [client for client in self._clients.values() if client.connection is connection]:
+            del self._clients[client.client_id]
         for group in [group for group, members in self._groups.items() if connection in members]:
             self.unregister(group, connection)
 
@@ -50,6 +54,10 @@ class ProducerTable:
             _log.warning("producer group %s: no heartbeat from %r, forgotten", group, client)
             self.unregister(group, client.connection)
         return [client.connection for _, client in silent]
+
+    def find(self, client_id: str) -> ClientChannel | None:
+        """Return the client with this id, until its connection ends; of two, the one heard of last."""
+        return self._clients.get(client_id)
 
     def members(self, group: str) -> list[ClientChannel]:
         """Return the group's live members, in the order they joined."""

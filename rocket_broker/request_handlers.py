@@ -16,6 +16,7 @@ from rocket_broker.processors.messages import MessagesProcessor
 from rocket_broker.processors.offsets import OffsetsProcessor
 from rocket_broker.processors.pull import PullProcessor
 from rocket_broker.processors.relay import RelayProcessor
+from rocket_broker.processors.reply import ReplyProcessor
 from rocket_broker.processors.runtime import RuntimeProcessor
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.send_back import SendBackProcessor
@@ -103,7 +104,9 @@ class RequestHandlers:
             settings=settings, topics=topics, groups=groups, consumers=consumers, producers=producers
         )
         locks = LocksProcessor(queue_locks)
-        offset = OffsetsProcessor(store=store, topics=topics, groups=groups, offsets=offsets)
+        offset = OffsetsProcessor(
+            settings=settings, store=store, topics=topics, groups=groups, offsets=offsets
+        )
         messages = MessagesProcessor(settings=settings, store=store, topics=topics, consumers=consumers)
         topic = TopicsProcessor(
             broker_name=name, clock=clock, store=store, topics=topics, offsets=offsets, consumers=consumers
@@ -120,7 +123,16 @@ class RequestHandlers:
             producers=producers,
         )
         self._relay = relay = RelayProcessor(
-            broker_name=name, store=store, topics=topics, offsets=offsets, consumers=consumers
+            settings=settings, store=store, topics=topics, groups=groups, offsets=offsets, consumers=consumers
+        )
+        self._replies = replies = ReplyProcessor(
+            settings=settings,
+            clock=clock,
+            writer=writer,
+            destinations=destinations,
+            producers=producers,
+            statistics=statistics,
+            born_host=_host,
         )
         runtime = RuntimeProcessor(
             settings=settings,
@@ -135,6 +147,8 @@ class RequestHandlers:
             Code.SEND_MESSAGE_V2: sending.send,
             Code.SEND_BATCH_MESSAGE: sending.send_batch,
             SEND_DEDUPLICATED: deduplicated.send,
+            Code.SEND_REPLY_MESSAGE: replies.reply,
+            Code.SEND_REPLY_MESSAGE_V2: replies.reply,
             Code.CONSUMER_SEND_MSG_BACK: send_back.send_back,
             Code.END_TRANSACTION: transaction.end,
             Code.RESUME_CHECK_HALF_MESSAGE: transaction.resume,
@@ -153,6 +167,7 @@ class RequestHandlers:
             Code.SEARCH_OFFSET_BY_TIMESTAMP: offset.search,
             Code.GET_MAX_OFFSET: offset.max,
             Code.GET_MIN_OFFSET: offset.min,
+            Code.QUERY_CORRECTION_OFFSET: offset.correction,
             Code.GET_EARLIEST_MSG_STORETIME: offset.earliest_store_time,
             # Messages
             Code.QUERY_MESSAGE: messages.query,
@@ -200,6 +215,7 @@ class RequestHandlers:
         """Return when no answer is owed any more."""
         await self._sending.stop()
         await self._relay.stop()
+        await self._replies.stop()
 
 
 def _host(connection: Connection) -> Host:

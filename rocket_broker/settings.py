@@ -216,7 +216,24 @@ class BrokerSettings(ApacheSettings):
         24 * 3600 * 1000, "Milliseconds for which the filters of a group without members are kept."
     )
 
+    # Request-reply
+    store_reply_message_enable: bool = setting(True, "Keep replies in the cluster's reply topic.")
+
+    # Reading from slaves
+    slave_read_enable: bool = setting(
+        False, "Send consumers that are far behind to another broker of this one's name, as their group says."
+    )
+    access_message_in_memory_max_ratio: int = setting(
+        40,
+        "Percent of the memory that messages may be behind before they count as being on the disk.",
+        maximum=100,
+    )
+
     # Offsets and delays
+    use_server_side_reset_offset: bool = setting(
+        False,
+        "Reset offsets at the broker, whoever is alive (5.x, where it is the default); false: by the members.",
+    )
     flush_consumer_offset_interval: int = setting(
         5_000, "Milliseconds between writes of consumerOffset.json.", minimum=1
     )

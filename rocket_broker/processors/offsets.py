@@ -1,12 +1,13 @@
-"""Requests 14, 15 and 29 to 32: where a group is in a queue, and what a queue holds."""
-
-import os
+"""Requests 14, 15, 29 to 32 and 308: where a group is in a queue, and what a queue holds."""
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.memory import is_far_behind
 from rocket_broker.refusal import Refusal
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import QueryCorrectionOffsetBody, encode_body
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
@@ -19,6 +20,7 @@ from rocket_remoting.headers import (
     GetMinOffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
+    QueryCorrectionOffsetHeader,
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
@@ -26,8 +28,7 @@ from rocket_remoting.headers import (
 
 __all__ = ["OffsetsProcessor"]
 
-_MEMORY_RATIO = 0.4
-"""Apache's ``accessMessageInMemoryMaxRatio``: what is further behind the log's end counts as on disk."""
+_MAX_LONG = 2**63 - 1
 
 
 class OffsetsProcessor:
@@ -36,6 +37,7 @@ class OffsetsProcessor:
     def __init__(
         self,
         *,
+        settings: BrokerSettings,
         store: MessageStore,
         topics: TopicTable,
         groups: SubscriptionGroupTable,
@@ -45,7 +47,7 @@ class OffsetsProcessor:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
-        self._memory = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _MEMORY_RATIO)
+        self._settings = settings
 
     def query(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """QUERY_CONSUMER_OFFSET (14): 0 for a new group while the queue's first message is still at hand."""
@@ -82,6 +84,8 @@ class OffsetsProcessor:
                 f"offset {header.commit_offset} of queueId[{queue_id}] is illegal, topic:[{topic}] "
                 f"topicConfig.readQueueNums:[{config.read_queue_nums}]",
             )
+        if self._offsets.pending_reset(group, topic, queue_id) is not None:
+            return RemotingCommand.response(command, remark="Offset has been previously reset")
         self._offsets.commit(group, topic, queue_id, header.commit_offset)
         return RemotingCommand.response(command)
 
@@ -112,10 +116,29 @@ class OffsetsProcessor:
             command, header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp)
         )
 
+    def correction(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """QUERY_CORRECTION_OFFSET (308): for each queue the least that any group but some has consumed.
+
+        Where the group to compare with is behind that, the greatest number there is: nothing is to be corrected.
+        """
+        header = command.header(QueryCorrectionOffsetHeader)
+        topic = header.topic
+        left_out = set((header.filter_groups or "").split(","))
+        least: dict[int, int] = {}
+        for group in self._offsets.groups_of(topic) - left_out:
+            for queue_id, offset in self._offsets.queues(group, topic).items():
+                if offset >= self._store.min_offset(topic, queue_id):
+                    least[queue_id] = min(offset, least.get(queue_id, _MAX_LONG))
+        for queue_id, offset in self._offsets.queues(header.compare_group, topic).items():
+            if least.get(queue_id, 0) > offset:
+                least[queue_id] = _MAX_LONG
+        body = QueryCorrectionOffsetBody(correction_offsets=least)
+        return RemotingCommand.response(command, body=encode_body(body))
+
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """Whether the queue still has its first message, and has it in memory by Apache's reckoning."""
         if self._store.min_offset(topic, queue_id) > 0:
             return False
         for entry in self._store.consume_queue_entries(topic, queue_id, 0, 1):
-            return self._store.max_commit_log_offset - entry[1] <= self._memory
+            return not is_far_behind(self._store, self._settings, entry[1])
         return True

@@ -12,6 +12,7 @@ from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable, RetryFilter
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, compile_sql
 from rocket_broker.held_pulls import HeldPull, HeldPulls
+from rocket_broker.memory import is_far_behind
 from rocket_broker.perm import READ
 from rocket_broker.pull_filter import PullFilter
 from rocket_broker.refusal import SEE_FAQ, Refusal
@@ -48,6 +49,7 @@ _CODES = {
     GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_NOT_FOUND,
     GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_NOT_FOUND,
 }
@@ -86,8 +88,9 @@ class PullProcessor:
         """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
         header = command.header(PullMessageRequestHeader)
         wanted = self._wanted(connection, header)
-        result = self._read(header, wanted)
-        if header.sys_flag & PULL_COMMIT_OFFSET and header.commit_offset >= 0:
+        result = self._reset(header) or self._read(header, wanted)
+        commits = header.sys_flag & PULL_COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET
+        if commits and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = _code(result.status, header)
         if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
@@ -99,11 +102,21 @@ class PullProcessor:
         """Answer a pull that was held, with whatever there is by now."""
         header = pull.header
         try:
-            result = self._read(header, self._wanted(pull.connection, header))
+            wanted = self._wanted(pull.connection, header)
+            result = self._reset(header) or self._read(header, wanted)
             response = self._answer(pull.command, header, result, _code(result.status, header))
         except Refusal as refusal:
             response = refusal.answer(pull.command)
         pull.connection.respond(response)
+
+    def _reset(self, header: PullMessageRequestHeader) -> GetResult | None:
+        """Return where the consumer is to go on since somebody has reset its offset, once."""
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        offset = self._offsets.take_reset(group, topic, queue_id)
+        if offset is None:
+            return None
+        first, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        return GetResult(GetStatus.OFFSET_RESET, offset, first, end)
 
     def _hold(self, pull: HeldPull) -> None:
         self._statistics.pulls_missed += 1
@@ -239,7 +252,7 @@ class PullProcessor:
         result: GetResult,
         code: ResponseCode,
     ) -> RemotingCommand:
-        statistics = self._statistics
+        statistics, slaves_read = self._statistics, self._settings.slave_read_enable
         if code is _FOUND:
             statistics.pulls_found += 1
             statistics.got_messages += len(result.records)
@@ -256,7 +269,7 @@ class PullProcessor:
             command,
             code,
             PullMessageResponseHeader(
-                suggest_which_broker_id=MASTER_ID,
+                suggest_which_broker_id=self._suggested_broker(header, result) if slaves_read else MASTER_ID,
                 next_begin_offset=result.next_begin_offset,
                 min_offset=result.min_offset,
                 max_offset=result.max_offset,
@@ -264,6 +277,17 @@ class PullProcessor:
             remark=result.status.name,
             parts=result.records,
         )
+
+    def _suggested_broker(self, header: PullMessageRequestHeader, result: GetResult) -> int:
+        """Return which broker of this one's name the consumer's group prefers for what it reads (H11)."""
+        group = self._groups.get(header.consumer_group)
+        last = max(result.next_begin_offset - 1, result.min_offset)
+        for _, position, _, _ in self._store.consume_queue_entries(header.topic, header.queue_id, last, 1):
+            if group is None:
+                break
+            slow = is_far_behind(self._store, self._settings, position)
+            return group.which_broker_when_consume_slowly if slow else group.broker_id
+        return MASTER_ID
 
 
 def _code(status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:

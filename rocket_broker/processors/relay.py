@@ -13,7 +13,9 @@ from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.refusal import Refusal
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import GetConsumerStatusBody, ResetOffsetBody, decode_body, encode_body
 from rocket_remoting.codes import RequestCode, ResponseCode
@@ -45,15 +47,18 @@ class RelayProcessor:
     def __init__(
         self,
         *,
-        broker_name: str,
+        settings: BrokerSettings,
         store: MessageStore,
         topics: TopicTable,
+        groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
         consumers: ConsumerTable,
     ) -> None:
-        self._broker_name = broker_name
+        self._settings = settings
+        self._broker_name = settings.broker_name
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
         self._calls: set[asyncio.Task[None]] = set()
@@ -65,6 +70,8 @@ class RelayProcessor:
         the offsets by UPDATE_CONSUMER_OFFSET instead.
         """
         header = command.header(ResetOffsetRequestHeader)
+        if self._settings.use_server_side_reset_offset:
+            return self._reset_here(command, header)
         config = self._topics.get(header.topic)
         if config is None:
             raise Refusal(
@@ -123,6 +130,39 @@ class RelayProcessor:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         self._start(self._answer_call(connection, command, member, header, bytes(record)))
 
+    def _reset_here(self, command: RemotingCommand, header: ResetOffsetRequestHeader) -> RemotingCommand:
+        """Set the offsets; whoever pulls next is told where to go on (5.x)."""
+        topic, group = header.topic, header.group
+        config = self._topics.get(topic)
+        if config is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
+        if group not in self._groups:
+            raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
+        queues = [header.queue_id] if header.queue_id >= 0 else range(config.read_queue_nums)
+        targets = {queue_id: self._target_here(header, queue_id) for queue_id in queues}
+        if not targets:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+        for queue_id, offset in targets.items():
+            self._offsets.reset(group, topic, queue_id, offset)
+        _log.info("group %s: offsets in %s reset at the broker: %s", group, topic, targets)
+        table = {
+            MessageQueue(topic, self._broker_name, queue_id): offset for queue_id, offset in targets.items()
+        }
+        return RemotingCommand.response(command, body=encode_body(ResetOffsetBody(offset_table=table)))
+
+    def _target_here(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        first = self._store.min_offset(header.topic, queue_id)
+        end = self._store.max_offset(header.topic, queue_id)
+        offset = header.offset
+        if header.queue_id >= 0 and offset is not None and offset != TO_THE_END:
+            if not first <= offset <= end:
+                raise Refusal(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"Target offset {offset} not in consume queue range [{first}-{end}]",
+                )
+            return offset
+        return self._at_time(header, queue_id)
+
     async def stop(self) -> None:
         """Give up the calls under way."""
         for call in self._calls:
@@ -134,12 +174,13 @@ class RelayProcessor:
         reached = self._offsets.get(header.group, header.topic, queue_id)
         if reached is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
-        if header.timestamp == TO_THE_END:
-            target = self._store.max_offset(header.topic, queue_id)
-        else:
-            target = self._store.offset_by_time(header.topic, queue_id, header.timestamp)
-        target = max(target, 0)
+        target = self._at_time(header, queue_id)
         return target if header.is_force or target < reached else reached
+
+    def _at_time(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
+        if header.timestamp == TO_THE_END:
+            return self._store.max_offset(header.topic, queue_id)
+        return max(0, self._store.offset_by_time(header.topic, queue_id, header.timestamp))
 
     def _members(self, name: str) -> list[ClientChannel]:
         group = self._consumers.get(name)

@@ -87,6 +87,7 @@ class GetStatus(Enum):
     OFFSET_OVERFLOW_BADLY = "nothing: the offset is beyond the queue's end"
     OFFSET_OVERFLOW_ONE = "nothing yet: the offset is the queue's end"
     OFFSET_TOO_SMALL = "nothing: the messages there have been deleted"
+    OFFSET_RESET = "nothing: somebody has set where the group goes on (5.x)"
     NO_MATCHED_LOGIC_QUEUE = "no such queue: nothing was ever stored in it"
     NO_MESSAGE_IN_QUEUE = "an empty queue"
 

@@ -17,12 +17,14 @@ from rocket_remoting.bodies import (
     GroupList,
     LockBatchRequestBody,
     LockBatchResponseBody,
+    QueryCorrectionOffsetBody,
     TopicStatsTable,
     UnlockBatchRequestBody,
     decode_body,
     encode_body,
 )
 from rocket_remoting.codes import RequestCode as Code
+from rocket_remoting.command import RemotingCommand
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import (
     GetConsumerListByGroupRequestHeader,
@@ -31,11 +33,14 @@ from rocket_remoting.headers import (
     GetMinOffsetRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryConsumerOffsetRequestHeader,
+    QueryCorrectionOffsetHeader,
     QueryTopicConsumeByWhoRequestHeader,
+    ReplyMessageRequestHeader,
     ResetOffsetRequestHeader,
     SearchOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
+from rocket_remoting.properties import decode_properties
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header
 from tests.peer.apache import ApacheBroker
 from tests.peer.stage import DELAY_LEVELS
@@ -246,6 +251,26 @@ async def found(case: Case) -> Any:
     return await case.code(Code.VIEW_MESSAGE_BY_ID, view), await case.code(9999)
 
 
+async def replies(case: Case) -> Any:
+    topic = "DefaultCluster_REPLY_TOPIC"
+    await case.client.heartbeat(f"asker-{case.topic}", producers=(case.group,))
+    answers = []
+    for asker in (None, "nobody", f"asker-{case.topic}"):
+        properties = {"REPLY_TO_CLIENT": asker} if asker else {}
+        answer = await case.client.ask(Code.SEND_REPLY_MESSAGE_V2, send_header(topic, properties), b"42")
+        answers.append((answer.code, answer.remark))
+    (push,) = [request for request in case.client.pushed if request.code == Code.PUSH_REPLY_MESSAGE_TO_CLIENT]
+    header = push.header(ReplyMessageRequestHeader)
+    properties = without(decode_properties(header.properties or ""))
+    return answers, bytes(push.body), header.topic, header.queue_id, properties
+
+
+async def corrections(case: Case) -> Any:
+    header = QueryCorrectionOffsetHeader(filter_groups="", compare_group="nobody", topic=case.topic)
+    body = await case.client.fetch(Code.QUERY_CORRECTION_OFFSET, QueryCorrectionOffsetBody, header)
+    return body.correction_offsets
+
+
 async def reset_without_offsets(case: Case) -> Any:
     header = ResetOffsetRequestHeader(topic=case.topic, group=case.group + "-no", timestamp=0, is_force=True)
     return await case.code(Code.INVOKE_BROKER_TO_RESET_OFFSET, header)
@@ -267,12 +292,14 @@ CASES: dict[str, Callable[[Case], Awaitable[Any]]] = {
     "statistics": statistics,
     "messages found": found,
     "a reset without offsets": reset_without_offsets,
+    "replies": replies,
+    "corrections": corrections,
 }
 
 
 async def answers(address: str) -> dict[str, Any]:
     """Return what the broker answers in each case, one after the other."""
-    client = await RawClient.connect(TcpTransport(), address)
+    client = await RawClient.connect(TcpTransport(), address, answer=RemotingCommand.response)
     case = Case(client, secrets.token_hex(4))
     results = {name: case.plain(await run(case)) for name, run in CASES.items()}
     await client.connection.close()

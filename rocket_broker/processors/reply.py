@@ -1,0 +1,189 @@
+"""Requests 324 and 325: the answer to a message that asks for one, carried to the client that asked.
+
+::
+
+    requester ──SEND_MESSAGE──► broker ──pull──► responder
+        ▲                                            │ SEND_REPLY_MESSAGE (its topic: <cluster>_REPLY_TOPIC)
+        └───PUSH_REPLY_MESSAGE_TO_CLIENT── broker ◄──┘
+
+Who asked stands in the property REPLY_TO_CLIENT. The broker pushes the reply over that client's own connection,
+stores it for people to look at (``storeReplyMessageEnable``), and answers the responder when the client has.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from rocket_broker.message_writer import Host, MessageWriter, properties_text
+from rocket_broker.processors.destinations import Destinations
+from rocket_broker.producer_table import ProducerTable
+from rocket_broker.refusal import Refusal
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.statistics import BrokerStatistics
+from rocket_broker.store.messages import PutStatus
+from rocket_remoting.clock import Clock
+from rocket_remoting.codes import RequestCode, ResponseCode, response_name
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import RemotingError
+from rocket_remoting.headers import (
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+    SendMessageResponseHeader,
+)
+from rocket_remoting.message_id import create_offset_id
+from rocket_remoting.properties import (
+    PROPERTY_MESSAGE_REPLY_TO_CLIENT,
+    PROPERTY_PUSH_REPLY_TIME,
+    decode_properties,
+)
+from rocket_remoting.sys_flag import TRANSACTION_NOT, with_transaction_value
+
+__all__ = ["ReplyProcessor"]
+
+_log = logging.getLogger(__name__)
+
+PUSH_SECONDS = 10.0
+MAX_PUSHES = 4096
+NOT_STORED = "0"
+"""The message id of a reply that is not stored; clients cannot read an answer without one."""
+
+
+class ReplyProcessor:
+    """Carries replies to the clients that wait for them."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        writer: MessageWriter,
+        destinations: Destinations,
+        producers: ProducerTable,
+        statistics: BrokerStatistics,
+        born_host: Callable[[Connection], Host],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._writer = writer
+        self._destinations = destinations
+        self._producers = producers
+        self._statistics = statistics
+        self._born_host = born_host
+        self._pushes: set[asyncio.Task[None]] = set()
+
+    def reply(self, connection: Connection, command: RemotingCommand) -> None:
+        """SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325)."""
+        header: SendMessageRequestHeader
+        if command.code == RequestCode.SEND_REPLY_MESSAGE_V2:
+            header = command.header(SendMessageRequestHeaderV2)
+        else:
+            header = command.header(SendMessageRequestHeader)
+        config = self._destinations.topic(connection, header)
+        header.queue_id = self._destinations.queue_id(connection, header, config)
+        if len(self._pushes) >= MAX_PUSHES:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY, f"{MAX_PUSHES} replies wait for clients that do not answer"
+            )
+        task = asyncio.ensure_future(self._carry(connection, command, header))
+        self._pushes.add(task)
+        task.add_done_callback(self._pushes.discard)
+
+    async def stop(self) -> None:
+        """Give up the pushes under way."""
+        for push in self._pushes:
+            push.cancel()
+        await asyncio.gather(*self._pushes, return_exceptions=True)
+
+    async def _carry(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
+    ) -> None:
+        problem = await self._push(connection, command, header)
+        answer = SendMessageResponseHeader(
+            msg_id=NOT_STORED,
+            queue_id=header.queue_id,
+            queue_offset=0,
+            msg_region=self._settings.region_id,
+            trace_on=self._settings.trace_on,
+        )
+        if self._settings.store_reply_message_enable:
+            self._store(connection, command, header, answer)
+        code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
+        if not command.is_oneway and not connection.is_closed:
+            connection.respond(RemotingCommand.response(command, code, answer, remark=problem))
+
+    async def _push(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
+    ) -> str | None:
+        """Give the reply to who asked; return why that failed, None when it is there."""
+        properties = decode_properties(header.properties or "")
+        asker = properties.get(PROPERTY_MESSAGE_REPLY_TO_CLIENT)
+        if asker is None:
+            return f"reply message properties[{PROPERTY_MESSAGE_REPLY_TO_CLIENT}] is null"
+        client = self._producers.find(asker)
+        if client is None or client.connection.is_closed:
+            return f"push reply message fail, channel of <{asker}> not found."
+        now = self._clock.now_ms()
+        pushed = self._pushed(connection, header, properties | {PROPERTY_PUSH_REPLY_TIME: str(now)}, now)
+        code = RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT
+        try:
+            answer = await client.connection.invoke(code, pushed, bytes(command.body), timeout=PUSH_SECONDS)
+        except RemotingError as e:
+            _log.warning("reply to %s not delivered: %s", asker, e)
+            return f"push reply message to {asker} fail: {e}"
+        if answer.code == ResponseCode.SUCCESS:
+            return None
+        return (
+            f"push reply message to {asker} fail: {response_name(answer.code)} {answer.remark or ''}".rstrip()
+        )
+
+    def _pushed(
+        self, connection: Connection, header: SendMessageRequestHeader, properties: dict[str, str], now: int
+    ) -> ReplyMessageRequestHeader:
+        born, store = self._born_host(connection), self._writer.store_host
+        return ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=properties_text(properties),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+            born_host=f"{born[0]}:{born[1]}",
+            store_host=f"{store[0]}:{store[1]}",
+            store_timestamp=now,
+        )
+
+    def _store(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: SendMessageRequestHeader,
+        answer: SendMessageResponseHeader,
+    ) -> None:
+        """Keep the reply; that it is there counts, so a store that fails is no failure of the reply."""
+        result = self._writer.put(
+            header.topic,
+            header.queue_id,
+            command.body,
+            decode_properties(header.properties or ""),
+            flag=header.flag,
+            sys_flag=with_transaction_value(header.sys_flag, TRANSACTION_NOT),
+            born_timestamp=header.born_timestamp,
+            born_host=self._born_host(connection),
+            reconsume_times=header.reconsume_times or 0,
+            may_delay=False,
+        )
+        if result.status is not PutStatus.OK:
+            _log.warning("a reply to %s: message %s", header.topic, result.status.value)
+            return
+        self._statistics.put_messages += 1
+        self._statistics.put_bytes += result.size
+        host, port = self._writer.store_host
+        answer.msg_id = create_offset_id(host, port, result.commit_log_offset)
+        answer.queue_offset = result.queue_offset
