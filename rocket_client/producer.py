@@ -129,7 +129,7 @@ class Producer(GroupMember[ProducerSettings]):
         """
         self._life.require_running()
         outgoing = self._outgoing.message(message)
-        choose = _choice(message, queue, selector, argument)
+        choose = choice(message, queue, selector, argument)
         return await self._sender.send(
             outgoing, choose, self._timeout if timeout is None else timeout, waits=True
         )
@@ -145,7 +145,7 @@ class Producer(GroupMember[ProducerSettings]):
         """
         self._life.require_running()
         outgoing = self._outgoing.batch(messages)
-        choose = _choice(messages[0], queue, None, None)
+        choose = choice(messages[0], queue, None, None)
         return await self._sender.send(
             outgoing, choose, self._timeout if timeout is None else timeout, waits=True
         )
@@ -162,7 +162,7 @@ class Producer(GroupMember[ProducerSettings]):
         """A future of what `send` returns or raises; what is wrong with the message is raised at once."""
         self._life.require_running()
         outgoing = self._outgoing.message(message)
-        choose = _choice(message, queue, selector, argument)
+        choose = choice(message, queue, selector, argument)
         limit = self._timeout if timeout is None else timeout
         task = asyncio.create_task(self._sender.send(outgoing, choose, limit, waits=False), name="send")
         self._asyncs.add(task)
@@ -184,7 +184,7 @@ class Producer(GroupMember[ProducerSettings]):
         """
         self._life.require_running()
         outgoing = self._outgoing.message(message)
-        choose = _choice(message, queue, selector, argument)
+        choose = choice(message, queue, selector, argument)
         await self._sender.send_oneway(outgoing, choose, self._timeout)
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
@@ -197,7 +197,7 @@ class Producer(GroupMember[ProducerSettings]):
         return list((await self._sender.route(topic)).publish_queues)
 
 
-def _choice(
+def choice(
     message: Message, queue: MessageQueue | None, selector: MessageQueueSelector | None, argument: object
 ) -> ChooseQueue | None:
     """How the queue of a message is fixed; None when it is not."""

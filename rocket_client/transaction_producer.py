@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from rocket_client.client import cancel
 from rocket_client.errors import IllegalMessageError, SendError
-from rocket_client.producer import Producer
+from rocket_client.producer import Producer, choice
+from rocket_client.selectors import MessageQueueSelector
 from rocket_client.send_result import SendResult, SendStatus
 from rocket_client.settings import TransactionProducerSettings
 from rocket_remoting.clock import Clock
@@ -30,7 +31,7 @@ from rocket_remoting.codes import RequestCode
 from rocket_remoting.connection import Connection
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from rocket_remoting.message import Message, MessageExt
+from rocket_remoting.message import Message, MessageExt, MessageQueue
 from rocket_remoting.message_id import parse_offset_id
 from rocket_remoting.properties import (
     PROPERTY_PRODUCER_GROUP,
@@ -185,11 +186,22 @@ class TransactionProducer(Producer):
 
     # Sending
 
-    async def begin(self, message: Message, *, timeout: float | None = None) -> Transaction:
+    async def begin(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        argument: object = None,
+        timeout: float | None = None,
+    ) -> Transaction:
         """The half message is stored; it will be delivered when the transaction commits.
 
         Args:
             message: What to send; it has a `unique_key` afterwards.
+            queue: Where to, instead of round robin.
+            selector: Chooses the queue.
+            argument: The selector's third argument.
             timeout: Seconds for the send; `send_timeout` unless given.
 
         Raises:
@@ -209,7 +221,8 @@ class TransactionProducer(Producer):
         message.unique_key = half.unique_key
         outgoing = outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
         limit = self._timeout if timeout is None else timeout
-        result = await self._sender.send(outgoing, None, limit, waits=True)
+        choose = choice(message, queue, selector, argument)
+        result = await self._sender.send(outgoing, choose, limit, waits=True)
         transaction = Transaction(self, half, result)
         if result.status is not SendStatus.SEND_OK:
             await transaction.rollback()

@@ -10,7 +10,7 @@ from binders.inmemory.consumer import (
     OrderedConsumerBinding,
 )
 from binders.inmemory.plugin import TYPE
-from binders.inmemory.producer import InMemoryProducerBinding
+from binders.inmemory.producer import InMemoryProducerBinding, InMemoryTransactionalProducerBinding
 from binders.inmemory.properties import InMemoryBinderProperties
 from streamkit.binder.binder import (
     Binder,
@@ -29,7 +29,7 @@ from streamkit.errors import BinderError
 
 _anonymous = count(1)
 
-CAPABILITIES = frozenset(Capability) - {Capability.TRANSACTION, Capability.SQL, Capability.SEEK}
+CAPABILITIES = frozenset(Capability) - {Capability.SQL, Capability.SEEK}
 
 
 class InMemoryBinder(Binder):
@@ -61,9 +61,19 @@ class InMemoryBinder(Binder):
 
     async def start(self) -> None:
         """Make the broker, or find the one that is shared."""
-        sizes = {"partitions": self._settings.partitions, "retention": self._settings.retention}
         shared = self._settings.broker
-        self._broker = InMemoryBroker(**sizes) if shared is None else InMemoryBroker.named(shared, **sizes)
+        self._broker = (
+            self._new_broker() if shared is None else InMemoryBroker.named(shared, self._new_broker)
+        )
+
+    def _new_broker(self) -> InMemoryBroker:
+        settings = self._settings
+        return InMemoryBroker(
+            partitions=settings.partitions,
+            retention=settings.retention,
+            check_interval=settings.transaction_check_interval,
+            check_max=settings.transaction_check_max,
+        )
 
     async def stop(self) -> None:
         """Drop the broker if it is the binder's own."""
@@ -78,7 +88,7 @@ class InMemoryBinder(Binder):
             )
 
     def capabilities(self) -> frozenset[Capability]:
-        """All but transactions, SQL and seeking."""
+        """All but SQL and seeking."""
         return CAPABILITIES
 
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
@@ -103,11 +113,16 @@ class InMemoryBinder(Binder):
         home = self.broker.destination(destination.name)
         for group in destination.properties.required_groups:
             home.require(group)
-        binding = InMemoryProducerBinding(
-            self.name, destination, self.broker, self._delay_levels, self._clock
-        )
+        binding = self._producer_binding(destination)
         destination.customize(binding)
         return binding
+
+    def _producer_binding(self, destination: ProducerDestination) -> ProducerBinding:
+        parts = self.name, destination, self.broker, self._delay_levels, self._clock
+        if destination.checker is None:
+            return InMemoryProducerBinding(*parts)
+        group = self.producer_group(destination.name, destination.extended)
+        return InMemoryTransactionalProducerBinding(*parts, group=group, checker=destination.checker)
 
     def dead_letter_destination(self, destination: str, group: str) -> str:
         """The group's own, named as on RocketMQ."""

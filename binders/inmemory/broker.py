@@ -4,12 +4,17 @@ A broker belongs to one event loop. Applications of one process meet on a broker
 (`spring.cloud.stream.inmemory.binder.broker`); without a name each binder has one of its own.
 """
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 from binders.inmemory.destination import Destination
 from binders.inmemory.timers import Timers
+from binders.inmemory.transactions import Transactions
 
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
+CHECK_INTERVAL: Final = timedelta(minutes=1)
+CHECK_MAX: Final = 15
 
 _named: dict[str, "InMemoryBroker"] = {}
 
@@ -20,23 +25,29 @@ class InMemoryBroker:
     Attributes:
         destinations: By name.
         timers: Delayed messages and redeliveries.
+        transactions: Messages whose senders have not decided about them yet.
     """
 
-    def __init__(self, *, partitions: int = 4, retention: int = 10_000) -> None:
+    def __init__(
+        self,
+        *,
+        partitions: int = 4,
+        retention: int = 10_000,
+        check_interval: timedelta = CHECK_INTERVAL,
+        check_max: int = CHECK_MAX,
+    ) -> None:
         self.destinations: dict[str, Destination] = {}
         self.timers = Timers()
+        self.transactions = Transactions(self.destination, check_interval=check_interval, check_max=check_max)
         self._partitions = partitions
         self._retention = retention
 
     @classmethod
-    def named(cls, name: str, *, partitions: int = 4, retention: int = 10_000) -> "InMemoryBroker":
-        """The broker all applications of this process know by that name; it lives until `forget`.
-
-        The sizes count when the name is new.
-        """
+    def named(cls, name: str, make: "Callable[[], InMemoryBroker] | None" = None) -> "InMemoryBroker":
+        """The broker all applications of this process know by that name, made if it is new; it lives until `forget`."""
         found = _named.get(name)
         if found is None:
-            found = _named[name] = cls(partitions=partitions, retention=retention)
+            found = _named[name] = (make or cls)()
         return found
 
     @staticmethod
@@ -66,11 +77,14 @@ class InMemoryBroker:
             ]
         if self.timers:
             found.append(f"{len(self.timers)} delayed, not due yet")
+        if self.transactions:
+            found.append(f"{len(self.transactions)} of transactions that have not ended")
         return found
 
     def close(self) -> None:
-        """Drop what is delayed."""
+        """Drop what is delayed, and what is not decided."""
         self.timers.close()
+        self.transactions.close()
 
     def __repr__(self) -> str:
         return f"<InMemoryBroker destinations={sorted(self.destinations)}>"

@@ -6,7 +6,13 @@ from functools import partial
 
 from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.headers import travelled
-from streamkit.binder.binder import ProducerBinding, ProducerDestination
+from binders.inmemory.transactions import Half, InMemoryTransaction
+from streamkit.binder.binder import (
+    ProducerBinding,
+    ProducerDestination,
+    TransactionalProducerBinding,
+    TransactionChecker,
+)
 from streamkit.binder.delays import requested_delay
 from streamkit.clock import Clock
 from streamkit.errors import BinderError
@@ -45,20 +51,21 @@ class InMemoryProducerBinding(ProducerBinding):
         Raises:
             BinderError: The binding is closed, or a header could not travel.
         """
-        headers = message.headers
-        if not self._is_open:
-            raise self._refused("it is stopped")
-        try:
-            values = travelled(headers)
-            delay = self._delay(headers)
-        except ValueError as error:
-            raise self._refused(str(error)) from error
-        partition = headers.get(portable.PARTITION)
-        chosen = partition if isinstance(partition, int) else None
+        values, delay = self._travelling(message)
+        chosen = _partition(message)
         if delay > 0:
             self._timers.after(delay, partial(self._destination.put, message.payload, values, chosen))
         else:
             self._destination.put(message.payload, values, chosen)
+
+    def _travelling(self, message: Message[bytes]) -> tuple[dict[str, object], float]:
+        """The headers a receiver will see, and the seconds until then."""
+        if not self._is_open:
+            raise self._refused("it is stopped")
+        try:
+            return travelled(message.headers), self._delay(message.headers)
+        except ValueError as error:
+            raise self._refused(str(error)) from error
 
     def _delay(self, headers: MessageHeaders) -> float:
         """Seconds until the message is to be seen.
@@ -85,6 +92,50 @@ class InMemoryProducerBinding(ProducerBinding):
 
     def __repr__(self) -> str:
         return f"<InMemoryProducerBinding {self._binding!r} to {self._destination.name!r}>"
+
+
+class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, TransactionalProducerBinding):
+    """One open way to a destination for messages of transactions."""
+
+    def __init__(
+        self,
+        binder: str,
+        destination: ProducerDestination,
+        broker: InMemoryBroker,
+        delay_levels: Sequence[timedelta],
+        clock: Clock,
+        *,
+        group: str,
+        checker: TransactionChecker,
+    ) -> None:
+        super().__init__(binder, destination, broker, delay_levels, clock)
+        self._transactions = broker.transactions
+        self._group = group
+        self._checker = checker
+        self._transactions.join(group, checker)
+
+    async def begin(self, message: Message[bytes]) -> InMemoryTransaction:
+        """Keep `message` until the transaction decides.
+
+        Raises:
+            BinderError: The binding is closed, the message is delayed, or a header could not travel.
+        """
+        values, delay = self._travelling(message)
+        if delay > 0:
+            raise self._refused("a message of a transaction cannot be delayed")
+        half = Half(self._group, self._destination, message.payload, values, _partition(message))
+        return self._transactions.begin(half)
+
+    async def stop(self) -> None:
+        """Take no more messages, and answer no more checks."""
+        if self._is_open:
+            self._transactions.leave(self._group, self._checker)
+        await super().stop()
+
+
+def _partition(message: Message[bytes]) -> int | None:
+    partition = message.headers.get(portable.PARTITION)
+    return partition if isinstance(partition, int) else None
 
 
 def _number(value: object) -> int:

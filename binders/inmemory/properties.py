@@ -5,13 +5,15 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from binders.inmemory.broker import CHECK_INTERVAL, CHECK_MAX
 from streamkit.binder.delivery import (
     Delivery,
     ExtendedConsumerProperties,
     ExtendedProducerProperties,
     StartPosition,
+    TransactionTerms,
 )
-from streamkit.config.durations import Milliseconds, Minutes
+from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
 
 
 class InMemoryBinderProperties(BaseModel):
@@ -30,6 +32,10 @@ class InMemoryBinderProperties(BaseModel):
     """How many messages a partition keeps for groups that come later and start at the beginning."""
     message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """The table of delays, as RocketMQ's brokers have it."""
+    transaction_check_interval: Annotated[Seconds, Positive] = CHECK_INTERVAL
+    """How long after it began, and then how often, a transaction that has not ended is asked about."""
+    transaction_check_max: Annotated[int, Field(ge=1)] = CHECK_MAX
+    """How often at most; then its message goes to `TRANS_CHECK_MAX_TIME_TOPIC`."""
     strict: bool = False
     """Whether stopping is an error while there are messages nobody has read."""
 
@@ -74,4 +80,19 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
 
 
 class InMemoryProducerProperties(ExtendedProducerProperties):
-    """`spring.cloud.stream.inmemory.bindings.<name>.producer.*`: there are none."""
+    """`spring.cloud.stream.inmemory.bindings.<name>.producer.*`, when the binder stands in for nobody."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    transactional: bool = False
+    """Messages are sent within local transactions, which a transaction listener of the group answers for."""
+    group: str | None = None
+    """The producer group of the transactions; unset: the destination."""
+    transaction_listener: str | None = None
+    """The name of the registered listener, in place of the one of the group."""
+
+    def transaction(self) -> TransactionTerms | None:
+        """What these settings mean in portable terms."""
+        if not self.transactional:
+            return None
+        return TransactionTerms(self.group, self.transaction_listener, ("transactional",))

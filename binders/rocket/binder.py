@@ -23,16 +23,18 @@ from binders.rocket.properties import (
     RocketProducerProperties,
     RocketSpringProperties,
 )
+from binders.rocket.transactions import RocketTransactionalProducerBinding, rocket_checker
 from rocket_client import (
     Admin,
     ClientSettings,
     ConsumeFromWhere,
     MessageModel,
     Producer,
-    ProducerSettings,
     PushConsumer,
     PushConsumerSettings,
     TopicNotFoundError,
+    TransactionProducer,
+    TransactionProducerSettings,
 )
 from rocket_client.allocation import averagely, averagely_by_circle
 from rocket_client.settings import parse_addresses
@@ -50,7 +52,7 @@ from streamkit.binder.binder import (
     Receiver,
 )
 from streamkit.binder.capabilities import Capability
-from streamkit.binder.delivery import StartPosition
+from streamkit.binder.delivery import ExtendedProducerProperties, StartPosition
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.messaging.message import Message
 
@@ -70,6 +72,7 @@ CAPABILITIES: Final = frozenset(
     {
         Capability.ORDER,
         Capability.DELAY_LEVEL,
+        Capability.TRANSACTION,
         Capability.TAG,
         Capability.DEAD_LETTER,
         Capability.BROADCAST,
@@ -292,20 +295,8 @@ class RocketBinder(Binder):
         """Open the way to a topic; make it first, if provisioning says so."""
         extended = _own(destination.extended, RocketProducerProperties, destination.binding)
         await self._provision(destination.name, destination.binding, destination.properties.partition_count)
-        group = extended.group or self._properties.group or destination.name
-        with _refusals_of(destination.binding):
-            producer = Producer(
-                group, self._producer_settings(extended), transport=self._transport, clock=self._clock
-            )
-        binding = RocketProducerBinding(
-            self.name,
-            destination,
-            producer,
-            send_type=extended.effective_send_type,
-            delay_levels=self._properties.message_delay_level,
-            clock=self._clock,
-        )
-        destination.customize(producer)
+        binding = self._producer_binding(destination, extended)
+        destination.customize(binding.producer)
         try:
             await binding.start()
             for required in destination.properties.required_groups:
@@ -394,9 +385,42 @@ class RocketBinder(Binder):
                 value=group,
             )
 
-    def _producer_settings(self, extended: RocketProducerProperties) -> ProducerSettings:
+    def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
+        """The group that the binding's settings name, or the binder's, else the destination."""
+        named = extended.group if isinstance(extended, RocketProducerProperties) else None
+        return named or self._properties.group or destination
+
+    def _producer_binding(
+        self, destination: ProducerDestination, extended: RocketProducerProperties
+    ) -> RocketProducerBinding:
+        group = self.producer_group(destination.name, extended)
+        settings = self._producer_settings(extended)
+        kind: type[RocketProducerBinding] = RocketProducerBinding
+        with _refusals_of(destination.binding):
+            if destination.checker is None:
+                producer = Producer(group, settings, transport=self._transport, clock=self._clock)
+            else:
+                kind = RocketTransactionalProducerBinding
+                producer = TransactionProducer(
+                    group,
+                    settings,
+                    rocket_checker(destination.checker),
+                    topics=[destination.name],
+                    transport=self._transport,
+                    clock=self._clock,
+                )
+        return kind(
+            self.name,
+            destination,
+            producer,
+            send_type=extended.effective_send_type,
+            delay_levels=self._properties.message_delay_level,
+            clock=self._clock,
+        )
+
+    def _producer_settings(self, extended: RocketProducerProperties) -> TransactionProducerSettings:
         binder = self._properties
-        return ProducerSettings(
+        return TransactionProducerSettings(
             name_servers=self._name_servers,
             unit_name=extended.unit_name or binder.unit_name,
             vip_channel_enabled=_or(extended.vip_channel_enabled, binder.vip_channel_enabled),

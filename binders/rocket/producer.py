@@ -27,7 +27,11 @@ ASYNC_WINDOW: Final = 1000
 
 
 class RocketProducerBinding(ProducerBinding):
-    """One open way to a topic."""
+    """One open way to a topic.
+
+    Attributes:
+        producer: What sends.
+    """
 
     def __init__(
         self,
@@ -43,7 +47,7 @@ class RocketProducerBinding(ProducerBinding):
         self._binding = destination.binding
         self._topic = destination.name
         self._on_failure = destination.on_failure
-        self._producer = producer
+        self.producer = producer
         self._send_type = send_type
         self._delay_levels = delay_levels
         self._clock = clock
@@ -58,8 +62,8 @@ class RocketProducerBinding(ProducerBinding):
 
     async def start(self) -> None:
         """Connect, and learn which queues the topic has."""
-        await self._producer.start()
-        self._queues = await self._producer.publish_queues(self._topic)
+        await self.producer.start()
+        self._queues = await self.producer.publish_queues(self._topic)
 
     async def send(self, message: Message[bytes]) -> None:
         """Send `message`; with send type Async or OneWay return before the broker answered.
@@ -70,14 +74,14 @@ class RocketProducerBinding(ProducerBinding):
         """
         rocket_message = self._to_rocket(message)
         partition = message.headers.get(portable.PARTITION)
-        selector = None if partition is None else _select_partition
+        selector = None if partition is None else select_partition
         try:
             if self._send_type is SendType.ASYNC:
                 await self._send_in_window(message, rocket_message, selector, partition)
             elif self._send_type is SendType.ONE_WAY:
-                await self._producer.send_oneway(rocket_message, selector=selector, argument=partition)
+                await self.producer.send_oneway(rocket_message, selector=selector, argument=partition)
             else:
-                result = await self._producer.send(rocket_message, selector=selector, argument=partition)
+                result = await self.producer.send(rocket_message, selector=selector, argument=partition)
                 self._check(result)
         except RemotingError as error:
             raise self._failed(error) from error
@@ -91,7 +95,7 @@ class RocketProducerBinding(ProducerBinding):
     ) -> None:
         await self._window.acquire()
         try:
-            answer = self._producer.send_async(rocket_message, selector=selector, argument=partition)
+            answer = self.producer.send_async(rocket_message, selector=selector, argument=partition)
         except Exception:  # what is wrong with the message itself is told at once, to the sender
             self._window.release()
             raise
@@ -165,7 +169,7 @@ class RocketProducerBinding(ProducerBinding):
         """Wait for the sends under way, then close. A second call does nothing."""
         if self._under_way:
             await asyncio.wait(self._under_way)
-        await self._producer.shutdown()
+        await self.producer.shutdown()
 
     def __repr__(self) -> str:
         return f"<RocketProducerBinding {self._binding!r} to {self._topic!r}>"
@@ -174,7 +178,7 @@ class RocketProducerBinding(ProducerBinding):
 Selector = Callable[[Sequence[MessageQueue], RocketMessage, object], MessageQueue]
 
 
-def _select_partition(
+def select_partition(
     queues: Sequence[MessageQueue], message: RocketMessage, partition: object
 ) -> MessageQueue:
     """Partition n is the n-th queue of the route; a number beyond them wraps round."""

@@ -24,6 +24,7 @@ from streamkit.binder.delivery import (
     ExtendedConsumerProperties,
     ExtendedProducerProperties,
     StartPosition,
+    TransactionTerms,
 )
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
 from streamkit.config.shape import Separator
@@ -32,7 +33,6 @@ from streamkit.config.support import Accepted, Rejected
 _NOT_YET_SIGNED: Final = "requests are not signed: use a cluster without ACL"
 _NO_TRACE: Final = "no message trace is written"
 _NO_POLLED_CONSUMER: Final = "it is for polled consumers, which this binder does not make"
-_TRANSACTIONS: Final = "this binder does not send transactional messages: remove it"
 
 _NO_TEMPLATE: Final = (
     "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
@@ -78,6 +78,13 @@ class SendType(Enum):
     """When it is on its way; failures go to the error channel. At most 1000 are on their way at once."""
     ONE_WAY = "OneWay"
     """When it is written to the socket; the broker does not answer."""
+
+
+class ProducerType(Enum):
+    """Whether messages are part of local transactions."""
+
+    NORMAL = "Normal"
+    TRANS = "Trans"
 
 
 class MessageModel(Enum):
@@ -385,9 +392,12 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
     """Try another broker when the answer is not SEND_OK."""
     max_message_size: int = Field(default=4 * 1024 * 1024, ge=1)
     """Largest body in bytes; a larger one fails at the sender."""
-    transactional: Annotated[bool, Rejected(_TRANSACTIONS)] = False
-    producer_type: Annotated[str, Rejected(_TRANSACTIONS)] = "Normal"
-    transaction_listener: Annotated[str | None, Rejected(_TRANSACTIONS)] = None
+    transactional: bool = False
+    """Messages are sent within local transactions; a transaction listener of the group answers for them."""
+    producer_type: ProducerType = ProducerType.NORMAL
+    """The second generation's spelling: `Trans` is `transactional=true`."""
+    transaction_listener: str | None = None
+    """The name of the registered transaction listener, in place of the one of the group."""
     send_call_back: Annotated[str | None, Rejected("subscribe to the binding's error channel instead")] = None
     message_queue_selector: Annotated[
         str | None, Rejected("use partition-selector-name or partition-key-expression instead")
@@ -404,6 +414,12 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
     @classmethod
     def _group(cls, value: str | None) -> str | None:
         return _legal_group(value)
+
+    def transaction(self) -> TransactionTerms | None:
+        """What these settings mean in portable terms."""
+        if not self.transactional and self.producer_type is ProducerType.NORMAL:
+            return None
+        return TransactionTerms(self.group, self.transaction_listener, ("transactional", "producer-type"))
 
     @property
     def effective_send_type(self) -> SendType:

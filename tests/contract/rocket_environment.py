@@ -19,6 +19,9 @@ R = TypeVar("R")
 
 PREFIX = "spring.cloud.stream.rocketmq"
 
+CHECKS = {"transactionTimeOut": "1000", "transactionCheckInterval": "1000", "transactionCheckMax": "3"}
+"""Settings of a broker on real time, so that it asks soon and does not ask for long."""
+
 _NAMES = {
     "ordered": "push.orderly",
     "broadcast": "broadcasting",
@@ -29,6 +32,7 @@ _NAMES = {
     "tags": "tags",
     "sql": "sql",
     "start": "consume-from-where",
+    "batch_size": "push.consume-message-batch-max-size",
 }
 _START = {"earliest": "CONSUME_FROM_FIRST_OFFSET", "latest": "CONSUME_FROM_LAST_OFFSET"}
 
@@ -38,8 +42,14 @@ class RocketEnvironment(ContractEnvironment):
 
     binder_type = "rocketmq"
     capabilities = CAPABILITIES
+    transaction_check_interval = 1.0
+    transaction_checks = 3
+    put_aside: str | None = "TRANS_CHECK_MAX_TIME_TOPIC"
 
-    def __init__(self, name_server: str, offset_store: Path, delay_levels: str) -> None:
+    def __init__(
+        self, name_server: str, offset_store: Path, delay_levels: str, name: str = "bundled broker, TCP"
+    ) -> None:
+        self.name = name
         self._name_server = name_server
         self._offset_store = offset_store
         self._delay_levels = delay_levels
@@ -87,10 +97,12 @@ class VirtualRocketEnvironment(RocketEnvironment):
     slack = 0.2
     back_off = 1.0
     suspend = 1.0
+    transaction_check_interval = 60.0
+    transaction_checks = 15
 
     def __init__(self, time: VirtualTime, home: Path) -> None:
         levels = "1s 5s 10s 30s 60s 120s 180s 240s 300s 360s 420s 480s 540s 600s 1200s 1800s 3600s 7200s"
-        super().__init__("", home / "offsets", levels)
+        super().__init__("", home / "offsets", levels, "bundled broker")
         self._time = time
         self._store = home / "store"
         self._memory = MemoryTransport()

@@ -19,6 +19,7 @@ R = TypeVar("R")
 class InMemoryEnvironment(ContractEnvironment):
     """All applications of a case share one broker; hours take milliseconds."""
 
+    name = "in memory"
     binder_type = "inmemory"
     capabilities = CAPABILITIES
     is_virtual = True
@@ -27,6 +28,7 @@ class InMemoryEnvironment(ContractEnvironment):
     slack = 0.01
     back_off = 1.0
     suspend = 1.0
+    put_aside: str | None = "TRANS_CHECK_MAX_TIME_TOPIC"
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time

@@ -8,7 +8,7 @@ import pytest
 from rocket_broker.pytest_plugin import RocketBrokerFactory
 from streamkit.testing.contract import BinderContract
 from streamkit.testing.virtual_time import VirtualTime
-from tests.contract.rocket_environment import RocketEnvironment, VirtualRocketEnvironment
+from tests.contract.rocket_environment import CHECKS, RocketEnvironment, VirtualRocketEnvironment
 
 DELAY_LEVELS = "1s 1s 1s 1s 1s 2s"
 
@@ -28,5 +28,5 @@ class TestBundledBrokerOverTcp(BinderContract):
 
     @pytest.fixture
     def environment(self, rocket_broker_factory: RocketBrokerFactory, tmp_path: Path) -> RocketEnvironment:
-        broker = rocket_broker_factory(messageDelayLevel=DELAY_LEVELS)
+        broker = rocket_broker_factory(messageDelayLevel=DELAY_LEVELS, **CHECKS)
         return RocketEnvironment(broker.name_server, tmp_path / "offsets", DELAY_LEVELS)

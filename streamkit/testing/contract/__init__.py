@@ -29,6 +29,7 @@ from streamkit.testing.contract.order import OrderCases
 from streamkit.testing.contract.scenario import Recorder, Scenario
 from streamkit.testing.contract.sending import SendingCases
 from streamkit.testing.contract.settlements import SettlementCases
+from streamkit.testing.contract.transactions import TransactionCases
 from streamkit.testing.contract.types import TypeCases
 
 __all__ = ["BinderContract", "ContractEnvironment", "Recorder", "Scenario"]
@@ -44,6 +45,7 @@ class BinderContract(
     TypeCases,
     HookCases,
     SendingCases,
+    TransactionCases,
     LifecycleCases,
 ):
     """All cases; subclass it as `Test...` and give it a fixture `environment`."""

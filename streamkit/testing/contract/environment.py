@@ -20,6 +20,7 @@ class ContractEnvironment(ABC):
     """A messaging system to run the cases against, and the times that hold there.
 
     Attributes:
+        name: What reports call it; the binder's type, if it does not say.
         binder_type: The binder's type.
         capabilities: What the binder declares; cases that need more assert the refusal.
         clock: What stamps messages, or None for the machine's.
@@ -32,8 +33,12 @@ class ContractEnvironment(ABC):
         delay_levels: Seconds of delay level 1, 2, ...
         suspend: The pause of an ordered queue that cases set, in seconds.
         consume_timeout: The shortest `consume_timeout` that can be set, in seconds.
+        transaction_check_interval: Seconds after which, again and again, a checker is asked.
+        transaction_checks: How often it is asked at most.
+        put_aside: Where messages go that no checker could tell about; None: nowhere anybody can see.
     """
 
+    name: str
     binder_type: str
     capabilities: frozenset[Capability]
     clock: Clock | None = None
@@ -46,6 +51,20 @@ class ContractEnvironment(ABC):
     delay_levels: tuple[float, ...] = (1, 5, 10)
     suspend = 0.2
     consume_timeout = 60.0
+    transaction_check_interval = 60.0
+    transaction_checks = 15
+    put_aside: str | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not hasattr(cls, "name") and hasattr(cls, "binder_type"):
+            cls.name = cls.binder_type
+
+    @property
+    def lacking(self) -> set[Capability]:
+        """The capabilities that the case under way asked for and the binder lacks."""
+        found: set[Capability] = self.__dict__.setdefault("_lacking", set())
+        return found
 
     @property
     @abstractmethod
@@ -60,8 +79,19 @@ class ContractEnvironment(ABC):
             binding: The binding's name.
             portable: What they must mean, by names of :class:`streamkit.binder.delivery.Delivery`: ``ordered``,
                 ``broadcast``, ``max_reconsume_times``, ``redelivery_level``, ``suspend`` (seconds),
-                ``consume_timeout`` (seconds), ``tags``, ``sql``, ``start`` (``earliest`` or ``latest``).
+                ``consume_timeout`` (seconds), ``tags``, ``sql``, ``start`` (``earliest`` or ``latest``),
+                ``batch_size``.
         """
+
+    def producer_properties(self, binding: str, portable: Mapping[str, object]) -> Settings:
+        """Return the binder's own settings of a producer binding.
+
+        Args:
+            binding: The binding's name.
+            portable: What they must mean: ``transactional`` (bool), ``group`` (the producer group).
+        """
+        prefix = f"spring.cloud.stream.{self.binder_type}.bindings.{binding}.producer"
+        return {f"{prefix}.{name}": str(value) for name, value in portable.items()}
 
     def member(self, number: int) -> Settings:
         """Return what tells the ``number``-th application of a case from the others, in this one process."""
