@@ -23,6 +23,8 @@ SETTINGS = {
     "transactionTimeOut": "500",
     "transactionCheckInterval": "500",
     "transactionCheckMax": "3",
+    # 5.x notes the ends of transactions only so often; what it has not noted yet, it asks for again and delivers twice.
+    "transactionOpBatchInterval": "50",
 }
 
 

@@ -1,11 +1,8 @@
-"""Our transaction producer on Apache's own brokers, with checks after a second."""
+"""Our transaction producer on Apache's own brokers, which ask about a transaction after half a second, three times."""
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
-
-import pytest
+from collections.abc import Awaitable, Callable
 
 from rocket_client import (
     Admin,
@@ -20,20 +17,8 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt
 from tests.peer.apache import ApacheBroker
-from tests.peer.artifacts import VERSIONS
-from tests.peer.conftest import of_version, require
-
-SETTINGS = {"transactionTimeOut": "500", "transactionCheckInterval": "500", "transactionCheckMax": "3"}
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture(scope="module", params=[of_version(version) for version in VERSIONS])
-def checking_broker(request: pytest.FixtureRequest) -> Iterator[ApacheBroker]:
-    """Apache's broker, of each version in turn, that asks soon and gives up after three checks."""
-    require(request.param)
-    with ExitStack() as stack:
-        yield stack.enter_context(ApacheBroker(request.param, settings=SETTINGS))
 
 
 class Shop:
@@ -86,7 +71,7 @@ def play(broker: ApacheBroker, scene: Callable[[Shop], Awaitable[None]]) -> None
     asyncio.run(main())
 
 
-def test_only_what_commits_is_delivered(checking_broker: ApacheBroker) -> None:
+def test_only_what_commits_is_delivered(apache_broker: ApacheBroker) -> None:
     """With its properties and its id; what is rolled back, or stays open, is not."""
 
     async def scene(shop: Shop) -> None:
@@ -103,10 +88,10 @@ def test_only_what_commits_is_delivered(checking_broker: ApacheBroker) -> None:
         assert message_seen.msg_id == message.unique_key == sent.send_result.msg_id
         assert message_seen.sys_flag & 0b1100 == 8
 
-    play(checking_broker, scene)
+    play(apache_broker, scene)
 
 
-def test_a_crashed_producer_is_replaced_by_any_other(checking_broker: ApacheBroker) -> None:
+def test_a_crashed_producer_is_replaced_by_any_other(apache_broker: ApacheBroker) -> None:
     """The broker asks a later member of the group, which has sent nothing itself."""
 
     async def scene(shop: Shop) -> None:
@@ -118,10 +103,10 @@ def test_a_crashed_producer_is_replaced_by_any_other(checking_broker: ApacheBrok
         (asked,) = shop.asked
         assert (asked.topic, asked.body, asked.msg_id) == (shop.topic, b"half", transaction.transaction_id)
 
-    play(checking_broker, scene)
+    play(apache_broker, scene)
 
 
-def test_unknown_is_asked_again_until_it_is_put_aside(checking_broker: ApacheBroker) -> None:
+def test_unknown_is_asked_again_until_it_is_put_aside(apache_broker: ApacheBroker) -> None:
     """After `transactionCheckMax` checks the message lies in TRANS_CHECK_MAX_TIME_TOPIC."""
 
     async def scene(shop: Shop) -> None:
@@ -133,4 +118,4 @@ def test_unknown_is_asked_again_until_it_is_put_aside(checking_broker: ApacheBro
                     aside += await consumer.poll(1)
         assert 3 <= len(shop.asked) <= 4
 
-    play(checking_broker, scene)
+    play(apache_broker, scene)
