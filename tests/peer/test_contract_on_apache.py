@@ -16,4 +16,5 @@ class TestApacheBroker(BinderContract):
 
     @pytest.fixture
     def environment(self, apache_broker: ApacheBroker, tmp_path: Path) -> RocketEnvironment:
-        return RocketEnvironment(apache_broker.name_server, tmp_path / "offsets", DELAY_LEVELS)
+        name = f"Apache {apache_broker.version}"
+        return RocketEnvironment(apache_broker.name_server, tmp_path / "offsets", DELAY_LEVELS, name)

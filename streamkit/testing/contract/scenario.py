@@ -128,7 +128,9 @@ class Scenario:
 
     def lacks(self, *capabilities: Capability) -> bool:
         """Return whether the binder declares that it lacks one of these."""
-        return not self.environment.capabilities.issuperset(capabilities)
+        missing = set(capabilities) - self.environment.capabilities
+        self.environment.lacking.update(missing)
+        return bool(missing)
 
     def only_on_virtual_time(self, reason: str) -> None:
         """Skip the case on a real clock."""
