@@ -33,6 +33,7 @@ _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
 _CHUNK_BITS = 16
 _MOST_SECONDS = 2**31 - 1
+_ENTRIES_IN_ONE_GO = 100_000
 
 
 def file_size(slots: int, entries: int) -> int:
@@ -161,20 +162,25 @@ class IndexFile:
         keep = 1 + bisect_left(
             numbers, True, key=lambda number: not self._is_trusted(view, number, trusted_to)
         )
-        slots = array("i", self.file.read(_HEADER.size, self._entries_start - _HEADER.size))
-        if sys.byteorder == "little":
-            slots.byteswap()
+        slots = _ints(self.file.read(_HEADER.size, self._entries_start - _HEADER.size))
         lost = {slot for slot, number in enumerate(slots) if number >= keep} if max(slots) >= keep else set()
-        newest = dict.fromkeys(lost, 0)
-        if lost:
-            entries = view[self._position(1) : self._position(keep)]
-            for number, (key_hash, _, _, _) in enumerate(_ENTRY.iter_unpack(entries), 1):
-                if key_hash % self._slots in lost:
-                    newest[key_hash % self._slots] = number
+        newest = self._newest_of(lost, view, keep)
         for slot, number in newest.items():
             _SLOT.pack_into(view, _HEADER.size + slot * _SLOT.size, number)
         self.slots_used = len(slots) - slots.count(0) - sum(number == 0 for number in newest.values())
         self._end_with(view, keep)
+
+    def _newest_of(self, slots: set[int], view: memoryview, end: int) -> dict[int, int]:
+        """Return the number of the newest entry before ``end`` of each of the slots, 0 where there is none."""
+        newest = dict.fromkeys(slots, 0)
+        modulus = self._slots
+        for start in range(1, end if slots else 1, _ENTRIES_IN_ONE_GO):
+            stop = min(end, start + _ENTRIES_IN_ONE_GO)
+            hashes = _ints(view[self._position(start) : self._position(stop)])[:: _ENTRY.size // 4]
+            for number, key_hash in enumerate(hashes, start):
+                if key_hash % modulus in newest:
+                    newest[key_hash % modulus] = number
+        return newest
 
     def _end_with(self, view: memoryview, count: int) -> None:
         self.count = count
@@ -212,3 +218,11 @@ class IndexFile:
 
     def __repr__(self) -> str:
         return f"IndexFile({self.file.path.name}, {self.count - 1} entries)"
+
+
+def _ints(data: "bytes | memoryview") -> "array[int]":
+    """Return big-endian numbers of four bytes."""
+    numbers = array("i", bytes(data))
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
