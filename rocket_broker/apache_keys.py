@@ -178,11 +178,10 @@ _BROKER = {
         fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval
         updateNameServerAddrPeriod
     """,
-    "the timer wheel (5.x) is not built in; the delay levels are": """
-        mappedFileSizeTimerLog timerColdDataCheckIntervalMs timerCongestNumEachSlot timerEnableCheckMetrics
-        timerEnableRetryUntilSuccess timerFlushIntervalMs timerInterceptDelayLevel timerMaxDelaySec
-        timerMetricSmallThreshold timerPrecisionMs timerProgressLogIntervalMs timerRollWindowSlot
-        timerSkipUnknownError timerStopEnqueue timerWheelEnable
+    "timers are delivered by one loop, which tries until it succeeds; they are not counted by topic": """
+        timerColdDataCheckIntervalMs timerEnableCheckMetrics timerEnableRetryUntilSuccess
+        timerInterceptDelayLevel timerMetricSmallThreshold timerProgressLogIntervalMs timerSkipUnknownError
+        timerStopEnqueue
     """,
     "a pull gets as much from the disk as from memory, see maxTransferCountOnMessageInMemory": """
         maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk pullBatchMaxMessageCount

@@ -18,6 +18,7 @@ from rocket_broker.registration import Registration
 from rocket_broker.request_handlers import RequestHandlers
 from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.serving import dispatch_by_code, limits, listen
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
@@ -63,6 +64,7 @@ class Broker:
         locks: Which client consumes which queue in order.
         pulls: The pulls that wait for a message.
         delays: What delivers delayed messages; there once `start` has returned.
+        timers: What delivers timed messages; None before `start`, and when they are turned off.
         halves: The half messages of transactions; there once `start` has returned.
         statistics: What has gone through since the start.
         recovery: What opening the store found; there once `start` has returned.
@@ -90,6 +92,7 @@ class Broker:
         self.locks = QueueLocks()
         self.pulls = HeldPulls(self.store)
         self.statistics = BrokerStatistics()
+        self.timers: TimerService | None = None
         self._handlers: dict[int, Handler] = {}
         self._requests: RequestHandlers | None = None
         self._server: Server | None = None
@@ -211,6 +214,9 @@ class Broker:
         checks = TransactionCheckService(
             settings=self.settings, clock=self.clock, halves=self.halves, producers=self.producers
         )
+        if self.timers is not None:
+            self.timers.start(f"broker {self.settings.broker_name}")
+            undo.push_async_callback(self.timers.stop)
         loops = {
             "consumer offsets": self.offsets.save_periodically(),
             "consumer filters": self.filters.save_periodically(),
@@ -277,6 +283,9 @@ class Broker:
             flush_interval_ms=s.flush_delay_offset_interval,
         )
         self.delays.load()
+        if s.timer_wheel_enable:
+            self.timers = TimerService(s.timer_settings(), store=self.store, writer=writer, clock=self.clock)
+            self.timers.load()
         self.halves = HalfMessages(
             store=self.store, writer=writer, topics=self.topics, offsets=self.offsets, clock=self.clock
         )
@@ -295,6 +304,7 @@ class Broker:
             queue_locks=self.locks,
             pulls=self.pulls,
             delays=self.delays,
+            timers=self.timers,
             halves=self.halves,
             statistics=self.statistics,
             address=self._address(store_host[1]),

@@ -22,9 +22,11 @@ from rocket_broker.processors.send import SendProcessor
 from rocket_broker.processors.send_back import SendBackProcessor
 from rocket_broker.processors.topics import TopicsProcessor
 from rocket_broker.processors.transaction import TransactionProcessor
+from rocket_broker.processors.waiting import WaitingMessages
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.queue_locks import QueueLocks
 from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.settings_request import answer_settings, answer_settings_update
 from rocket_broker.statistics import BrokerStatistics
@@ -64,6 +66,7 @@ class RequestHandlers:
         queue_locks: QueueLocks,
         pulls: HeldPulls,
         delays: DelayService,
+        timers: TimerService | None,
         halves: HalfMessages,
         statistics: BrokerStatistics,
         address: str,
@@ -78,7 +81,9 @@ class RequestHandlers:
             writer=writer,
             destinations=destinations,
             statistics=statistics,
-            halves=halves,
+            waiting=WaitingMessages(
+                settings=settings, clock=clock, topics=topics, halves=halves, timers=timers
+            ),
             born_host=_host,
         )
         deduplicated = DeduplicatedSends(settings=settings, store=store, sending=sending)

@@ -15,6 +15,7 @@ from typing import ClassVar
 from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
 from rocket_broker.apache_settings import ApacheSettings, Refused, setting
 from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.schedule.timer_settings import PRECISIONS_MS, TimerSettings
 from rocket_broker.store.settings import FlushDiskType, StoreSettings
 
 __all__ = [
@@ -86,6 +87,10 @@ def _hours(value: str) -> str | None:
     parts = _split(value)
     good = parts and all(part.isdecimal() and int(part) < 24 for part in parts)
     return None if good else "hours from 00 to 23, several separated by ';', as 04;16"
+
+
+def _timer_precision(value: int) -> str | None:
+    return None if value in PRECISIONS_MS else f"one of {', '.join(map(str, PRECISIONS_MS))}"
 
 
 def _permission(value: int) -> str | None:
@@ -247,6 +252,38 @@ class BrokerSettings(ApacheSettings):
         fixed=True,
     )
 
+    # Timers
+    timer_wheel_enable: bool = setting(
+        True, "Deliver messages at any time that their senders ask for (5.x).", fixed=True
+    )
+    timer_precision_ms: int = setting(
+        1_000,
+        "So many milliseconds late a timed message is delivered at most: 100, 200, 500 or 1000.",
+        check=_timer_precision,
+        fixed=True,
+    )
+    timer_max_delay_sec: int = setting(
+        40 * 24 * 3600,
+        "Longest delay of a timed message in seconds; Apache's default is three days.",
+        minimum=1,
+    )
+    timer_roll_window_slot: int = setting(
+        2 * 24 * 3600, "Moments after which a longer timer is stored anew.", minimum=2, fixed=True
+    )
+    timer_congest_num_each_slot: int = setting(
+        _INT, "Most messages that may wait for one moment.", minimum=1, maximum=_INT
+    )
+    timer_flush_interval_ms: int = setting(
+        1_000, "Milliseconds between writes of the timers' files.", minimum=1, fixed=True
+    )
+    mapped_file_size_timer_log: int = setting(
+        100 * 1024 * 1024,
+        "Bytes of a timer log file, 52 for each timer.",
+        minimum=4096,
+        maximum=_INT,
+        fixed=True,
+    )
+
     # Transactions
     reject_transaction_message: bool = setting(False, "Refuse half messages of transactions.")
     transaction_time_out: int = setting(
@@ -365,6 +402,16 @@ class BrokerSettings(ApacheSettings):
     def config_dir(self) -> Path:
         """Where ``topics.json`` and the other tables are."""
         return self.store_path_root_dir / "config"
+
+    def timer_settings(self) -> TimerSettings:
+        """Return what the timers are told."""
+        return TimerSettings(
+            root=self.store_path_root_dir,
+            precision_ms=self.timer_precision_ms,
+            roll_window_slots=self.timer_roll_window_slot,
+            log_file_size=self.mapped_file_size_timer_log,
+            flush_interval_ms=self.timer_flush_interval_ms,
+        )
 
     def store_settings(self) -> StoreSettings:
         """Return what the store is told."""

@@ -5,16 +5,21 @@ is given when the disk has the message; otherwise in the same step.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from rocket_broker.message_writer import Host, MessageWriter, properties_text
 from rocket_broker.processors.destinations import Destinations, is_exhausted
+from rocket_broker.processors.waiting import (
+    WAITING_PROPERTIES,
+    WAITING_QUEUE,
+    WaitingMessages,
+    refuse_waiting_batch,
+)
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus
-from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.batch import BatchEntry, decode_batch
 from rocket_remoting.bodies import TopicConfig, TopicFilterType
 from rocket_remoting.codes import RequestCode, ResponseCode
@@ -30,26 +35,19 @@ from rocket_remoting.message_id import pack_ip
 from rocket_remoting.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_PRODUCER_GROUP,
-    PROPERTY_TIMER_DELAY_MS,
-    PROPERTY_TIMER_DELAY_SEC,
-    PROPERTY_TIMER_DELIVER_MS,
-    PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
 from rocket_remoting.sys_flag import (
     MULTI_TAGS,
     TRANSACTION_NOT,
-    transaction_value,
     with_transaction_value,
 )
 from rocket_remoting.topics import RETRY_PREFIX
 
 __all__ = ["SendProcessor", "put_refusal"]
-
-_TIMER_PROPERTIES = frozenset({PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELIVER_MS})
-_TIMER_OR_TRANSACTION = _TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
 
 
 class SendProcessor:
@@ -63,13 +61,13 @@ class SendProcessor:
         writer: MessageWriter,
         destinations: Destinations,
         statistics: BrokerStatistics,
-        halves: HalfMessages,
+        waiting: WaitingMessages,
         born_host: Callable[[Connection], Host],
     ) -> None:
         self._settings = settings
         self._store = store
         self._writer = writer
-        self._halves = halves
+        self._waiting = waiting
         self._destinations = destinations
         self._statistics = statistics
         self._born_host = born_host
@@ -93,19 +91,18 @@ class SendProcessor:
         queue_id = self._destinations.queue_id(connection, header, config)
         properties = decode_properties(header.properties or "")
         sys_flag = _sys_flag(header, config)
-        is_half = False
-        if sys_flag or not _TIMER_OR_TRANSACTION.isdisjoint(properties):
-            self._refuse_unserved(properties)
-            is_half = self._is_half(header, properties)
+        waits_in = None
+        if sys_flag or not WAITING_PROPERTIES.isdisjoint(properties):
+            waits_in = self._waiting.topic(header, properties)
             sys_flag = with_transaction_value(sys_flag, TRANSACTION_NOT)
         properties[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
-        if is_half:
-            return self._prepare(
-                connection, command, header, queue_id=queue_id, properties=properties, sys_flag=sys_flag
-            )
         topic, stored_queue_id = header.topic, queue_id
         if topic.startswith(RETRY_PREFIX):
             topic, stored_queue_id = self._retried(command, header, queue_id, properties)
+        if waits_in is not None and topic == header.topic:
+            properties[PROPERTY_REAL_TOPIC] = topic
+            properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
+            topic, stored_queue_id = waits_in, WAITING_QUEUE
         result = self._writer.put(
             topic,
             stored_queue_id,
@@ -116,9 +113,11 @@ class SendProcessor:
             born_timestamp=header.born_timestamp,
             born_host=self._born_host(connection),
             reconsume_times=header.reconsume_times or 0,
-            keep_wait=False,
+            keep_wait=waits_in is not None,
+            may_delay=waits_in is None,
         )
-        return self._answer(connection, command, [result], queue_id)
+        unique_key = properties.get(PROPERTY_UNIQUE_KEY) if waits_in is not None else None
+        return self._answer(connection, command, [result], queue_id, unique_key)
 
     def send_batch(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """SEND_BATCH_MESSAGE (320)."""
@@ -170,11 +169,9 @@ class SendProcessor:
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
         common = decode_properties(header.properties or "")
-        self._refuse_unserved(common)
+        refuse_waiting_batch(header, common)
         if common.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0" or header.topic.startswith(RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be redelivered")
-        if transaction_value(header.sys_flag) or _is_prepared(common):
-            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be transactional")
         common[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
         results = self._writer.put_batch(
             header.topic,
@@ -205,72 +202,6 @@ class SendProcessor:
         if not entries:
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
         return entries
-
-    def _refuse_unserved(self, properties: dict[str, str]) -> None:
-        """Refuse messages that ask for what is not served: to store them plainly would break a promise.
-
-        Raises:
-            Refusal: The message has a delivery time that is no delay level.
-        """
-        if not _TIMER_PROPERTIES.isdisjoint(properties):
-            raise Refusal(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "accurate timer message is not enabled: this broker delays by level only",
-            )
-
-    def _is_half(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> bool:
-        """Whether the message begins a transaction.
-
-        Raises:
-            Refusal: It does, but may not, or it wants to be delayed as well.
-        """
-        if not _is_prepared(properties):
-            if transaction_value(header.sys_flag):
-                raise Refusal(
-                    ResponseCode.MESSAGE_ILLEGAL,
-                    f"sysFlag {header.sys_flag} says that the message is transactional, its properties do not: "
-                    f"{PROPERTY_TRANSACTION_PREPARED}=true is missing",
-                )
-            return False
-        delayed = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0"
-        if delayed and (header.reconsume_times or 0) > 0:
-            return False  # a redelivery by a client older than 4.6.1 still says what the message once was
-        if self._settings.reject_transaction_message:
-            host = self._writer.store_host[0]
-            raise Refusal(
-                ResponseCode.NO_PERMISSION, f"the broker[{host}] sending transaction message is forbidden"
-            )
-        if delayed:
-            raise Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                "a transactional message cannot be delayed: clear its delay level, as Apache's clients do",
-            )
-        return True
-
-    def _prepare(
-        self,
-        connection: Connection,
-        command: RemotingCommand,
-        header: SendMessageRequestHeader,
-        *,
-        queue_id: int,
-        properties: dict[str, str],
-        sys_flag: int,
-    ) -> RemotingCommand | None:
-        """Store a half message; the answer's offsets are what the transaction is ended by."""
-        properties.setdefault(PROPERTY_PRODUCER_GROUP, header.producer_group)
-        result = self._halves.prepare(
-            header.topic,
-            queue_id,
-            command.body,
-            properties,
-            flag=header.flag,
-            sys_flag=sys_flag,
-            born_timestamp=header.born_timestamp,
-            born_host=self._born_host(connection),
-            reconsume_times=header.reconsume_times or 0,
-        )
-        return self._answer(connection, command, [result], queue_id, properties.get(PROPERTY_UNIQUE_KEY))
 
     def _answer(
         self,
@@ -369,10 +300,6 @@ def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
             ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
         )
     return Refusal(ResponseCode.SYSTEM_ERROR, f"message {status.value}")
-
-
-def _is_prepared(properties: Mapping[str, str]) -> bool:
-    return properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"
 
 
 def _sys_flag(header: SendMessageRequestHeader, config: TopicConfig) -> int:

@@ -194,6 +194,10 @@ class MessageStore:
             return PutStatus.FLUSH_DISK_TIMEOUT
         return result.status
 
+    async def flush_to(self, offset: int) -> bool:
+        """Return when the commit log is on the disk up to an offset; False when that takes too long, or fails."""
+        return await self._flusher.wait_for(offset)
+
     def flush(self) -> None:
         """Bring everything to the disk now; it may take long.
 
@@ -344,6 +348,11 @@ class MessageStore:
     def topics_with_queues(self) -> dict[str, list[int]]:
         """Return each topic's queue ids: those that something was stored in."""
         return self._queues.topics()
+
+    @property
+    def file_system(self) -> FileSystem:
+        """Where the store's files are."""
+        return self._file_system
 
     @property
     def min_commit_log_offset(self) -> int:

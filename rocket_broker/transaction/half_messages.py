@@ -1,4 +1,4 @@
-"""The half messages in the store: put there, read again, ended.
+"""The half messages in the store: read again, stored anew, ended.
 
 Everything that takes a half message's place is one record, which names it in its prepared transaction offset,
 and then the op message, in the same step: the message in its own topic, the half message stored anew with one
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.message_writer import MessageWriter
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus
@@ -29,7 +29,6 @@ from rocket_remoting.properties import (
 from rocket_remoting.record import decode_record
 from rocket_remoting.sys_flag import (
     TRANSACTION_COMMIT,
-    TRANSACTION_NOT,
     transaction_value,
     with_transaction_value,
 )
@@ -75,7 +74,7 @@ class HalfMessages:
     async def load(self) -> None:
         """Read which half messages have ended, from where the system group CID_RMQ_SYS_TRANS has come to."""
         if self.end > 0:
-            self._make_topics()
+            self.make_topics()
         first = self._committed(TRANS_HALF_TOPIC)
         offset = self._committed(TRANS_OP_HALF_TOPIC)
         self.pending = PendingHalves(first, offset)
@@ -100,35 +99,10 @@ class HalfMessages:
 
     # Half messages
 
-    def prepare(
-        self,
-        topic: str,
-        queue_id: int,
-        body: bytes | memoryview,
-        properties: dict[str, str],
-        *,
-        flag: int,
-        sys_flag: int,
-        born_timestamp: int,
-        born_host: Host,
-        reconsume_times: int,
-    ) -> PutResult:
-        """Store a half message; where it belongs stands in its properties."""
-        self._make_topics()
-        properties[PROPERTY_REAL_TOPIC] = topic
-        properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
-        return self._writer.put(
-            TRANS_HALF_TOPIC,
-            HALF_QUEUE,
-            body,
-            properties,
-            flag=flag,
-            sys_flag=with_transaction_value(sys_flag, TRANSACTION_NOT),
-            born_timestamp=born_timestamp,
-            born_host=born_host,
-            reconsume_times=reconsume_times,
-            may_delay=False,
-        )
+    def make_topics(self) -> None:
+        """Make the two topics known, as Apache's brokers do: tools show them, and leave them alone."""
+        for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
+            self._topics.create_by_send_back(topic, 1, READ | WRITE)
 
     def find(self, commit_log_offset: int) -> MessageExt | None:
         """Return the half message whose record begins there, pending or not."""
@@ -186,11 +160,6 @@ class HalfMessages:
         self._offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, self.pending.op_offset)
 
     # Inside
-
-    def _make_topics(self) -> None:
-        """Make the two topics known, as Apache's brokers do: tools show them, and leave them alone."""
-        for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC):
-            self._topics.create_by_send_back(topic, 1, READ | WRITE)
 
     def _replace(
         self,

@@ -245,17 +245,6 @@ def test_a_malformed_batch_is_illegal_and_stores_nothing(body: bytes) -> None:
     with_broker(scene)
 
 
-def test_a_delivery_time_that_is_no_level_is_refused() -> None:
-    """5.x clients ask for one by properties that a 4.9 broker would silently pass over."""
-
-    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
-        answer = await client.try_send(properties={"TIMER_DELAY_MS": "5000"})
-        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert await client.end() == 0
-
-    with_broker(scene)
-
-
 def test_synchronous_flush_answers_when_the_disk_has_the_message() -> None:
     """Messages that want to wait and such that do not are all answered with success."""
 

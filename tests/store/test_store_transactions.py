@@ -14,7 +14,7 @@ from rocket_broker.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.message import MessageExt
 from rocket_remoting.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from tests.store.disk import Disk, bodies
+from tests.store.disk import Disk, bodies, message
 
 HOST = ("127.0.0.1", 10911)
 
@@ -37,17 +37,14 @@ class Halves:
 
     def begin(self, name: str) -> MessageExt:
         """Store a half message."""
-        result = self.halves.prepare(
-            "orders",
-            0,
-            name.encode(),
-            {"TRAN_MSG": "true", "PGROUP": "g", "UNIQ_KEY": name},
-            flag=0,
-            sys_flag=0,
-            born_timestamp=0,
-            born_host=HOST,
-            reconsume_times=0,
-        )
+        properties = {
+            "TRAN_MSG": "true",
+            "PGROUP": "g",
+            "UNIQ_KEY": name,
+            "REAL_TOPIC": "orders",
+            "REAL_QID": "0",
+        }
+        result = self.store.put(message(TRANS_HALF_TOPIC, body=name.encode(), properties=properties))
         half = self.halves.find(result.commit_log_offset)
         assert half is not None
         return half

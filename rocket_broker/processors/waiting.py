@@ -1,0 +1,123 @@
+"""Messages that wait in a topic of the broker's own: half messages of transactions, and timed ones.
+
+Where such a message belongs stands in its properties ``REAL_TOPIC`` and ``REAL_QID``, as for the delay levels.
+"""
+
+from collections.abc import Mapping
+
+from rocket_broker.perm import READ, WRITE
+from rocket_broker.refusal import Refusal
+from rocket_broker.schedule.timer_request import TIMER_PROPERTIES, asked_moment
+from rocket_broker.schedule.timer_service import TimerService
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.topic_table import TopicTable
+from rocket_broker.transaction.half_messages import HalfMessages
+from rocket_remoting.clock import Clock
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.headers import SendMessageRequestHeader
+from rocket_remoting.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TRANSACTION_PREPARED,
+)
+from rocket_remoting.sys_flag import transaction_value
+from rocket_remoting.topics import TIMER_TOPIC, TRANS_HALF_TOPIC
+
+__all__ = ["WAITING_PROPERTIES", "WAITING_QUEUE", "WaitingMessages", "refuse_waiting_batch"]
+
+WAITING_PROPERTIES = TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
+"""A message with none of these, and no transaction in its system flag, does not wait."""
+
+WAITING_QUEUE = 0
+"""The topics it waits in have one queue."""
+
+
+class WaitingMessages:
+    """Decides where a message waits."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        topics: TopicTable,
+        halves: HalfMessages,
+        timers: TimerService | None,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._topics = topics
+        self._halves = halves
+        self._timers = timers
+
+    def topic(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> str | None:
+        """Return the topic that the message waits in, None if it does not wait; its properties say how long.
+
+        Raises:
+            Refusal: It asks for what it can't have.
+        """
+        if self._is_half(header, properties):
+            properties.setdefault(PROPERTY_PRODUCER_GROUP, header.producer_group)
+            self._halves.make_topics()
+            return TRANS_HALF_TOPIC
+        moment = asked_moment(properties, self._clock.now_ms(), self._settings)
+        if moment is None:
+            return None
+        self._check_room(moment)
+        properties[PROPERTY_TIMER_OUT_MS] = str(moment)
+        self._topics.create_by_send_back(TIMER_TOPIC, 1, READ | WRITE)
+        return TIMER_TOPIC
+
+    def _is_half(self, header: SendMessageRequestHeader, properties: Mapping[str, str]) -> bool:
+        """Whether the message begins a transaction.
+
+        Raises:
+            Refusal: It does, but may not, or it wants to be delayed as well.
+        """
+        if not _is_prepared(properties):
+            if transaction_value(header.sys_flag):
+                raise Refusal(
+                    ResponseCode.MESSAGE_ILLEGAL,
+                    f"sysFlag {header.sys_flag} says that the message is transactional, its properties do not: "
+                    f"{PROPERTY_TRANSACTION_PREPARED}=true is missing",
+                )
+            return False
+        delayed = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0"
+        if delayed and (header.reconsume_times or 0) > 0:
+            return False  # a redelivery by a client older than 4.6.1 still says what the message once was
+        if self._settings.reject_transaction_message:
+            host = self._settings.advertised_host
+            raise Refusal(
+                ResponseCode.NO_PERMISSION, f"the broker[{host}] sending transaction message is forbidden"
+            )
+        if delayed or not TIMER_PROPERTIES.isdisjoint(properties):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "a transactional message cannot be delayed: clear its delay, as Apache's clients do",
+            )
+        return True
+
+    def _check_room(self, moment: int) -> None:
+        limit = self._settings.timer_congest_num_each_slot
+        if self._timers is not None and self._timers.count(moment) >= limit:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"timer message is under flow control, max num limit is {limit}: so many wait for {moment}",
+            )
+
+
+def refuse_waiting_batch(header: SendMessageRequestHeader, common: Mapping[str, str]) -> None:
+    """Return if the messages of a batch do not wait.
+
+    Raises:
+        Refusal: They ask for it.
+    """
+    if transaction_value(header.sys_flag) or _is_prepared(common):
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be transactional")
+    if not TIMER_PROPERTIES.isdisjoint(common):
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be timed")
+
+
+def _is_prepared(properties: Mapping[str, str]) -> bool:
+    return properties.get(PROPERTY_TRANSACTION_PREPARED, "").lower() == "true"

@@ -1,0 +1,207 @@
+"""The timer log: one unit for each timer, in Apache 5.x's files ``timerlog``.
+
+::
+
+    pos  size  unit                                             blank that ends a file
+      0     4  52                                               bytes left in the file
+      4     8  where the slot's timer before this one lies      0
+     12     4  1, +2 to be rolled on, +4 cancels another        0xCBD43194
+     16     8  when it was put there, to the precision
+     24     4  milliseconds from then to its moment
+     28     8  commit log offset of its message
+     36     4  size of its record
+     40     4  hash of the topic it goes to
+     44     8  0
+
+Units are never split; where fewer than 68 bytes are left a blank ends the file. Behind the end are zeros.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from rocket_broker.store.files import FileSystem
+from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
+from rocket_remoting.record import BLANK_MAGIC
+
+__all__ = ["CANCELS", "ROLLS", "TimerLog", "TimerUnit"]
+
+PLAIN = 1
+ROLLS = 1 << 1
+CANCELS = 1 << 2
+
+UNIT_SIZE = 52
+_UNIT = struct.Struct(">iqiqiqiiq")
+_BLANK = struct.Struct(">iqi")
+_MOST_MAPS = 8
+_AHEAD = 64 * 1024
+_KNOWN_BITS = 0xF
+
+
+class TimerUnit(NamedTuple):
+    """One timer.
+
+    Attributes:
+        previous: Where the slot's timer before this one lies, -1 if this is the first.
+        bits: `ROLLS` and `CANCELS`.
+        written_ms: When it was put there.
+        moment: When it is to be looked at.
+        commit_log_offset: Where its message's record begins.
+        size: The record's size.
+        topic_hash: Java's hash of the topic it goes to.
+    """
+
+    previous: int
+    bits: int
+    written_ms: int
+    moment: int
+    commit_log_offset: int
+    size: int
+    topic_hash: int
+
+
+class TimerLog:
+    """The units.
+
+    Attributes:
+        end: Where the next one will lie.
+        flushed: Up to here it is on the disk.
+    """
+
+    def __init__(self, directory: Path, file_size: int, file_system: FileSystem) -> None:
+        self.end = 0
+        self.flushed = 0
+        self._files = MappedFileQueue(
+            directory, file_size, OpenMaps(file_system, _MOST_MAPS), "mappedFileSizeTimerLog"
+        )
+
+    def load(self, flushed: int) -> list[tuple[int, TimerUnit]]:
+        """Find the end, and return the units from ``flushed`` on; what does not look like one is cut off.
+
+        Raises:
+            StoreCorrupt: A file is missing.
+            FileSizeMismatch: A file has not the size the settings say.
+        """
+        self._files.load()
+        file = self._files.file_at(flushed)
+        if file is None:
+            file = self._files.files[-1] if self._files.files else None
+            flushed = file.base if file is not None else 0
+        elif (flushed - file.base) % UNIT_SIZE:
+            flushed = file.base
+        self.end = flushed
+        units = list(self.walk(flushed))
+        self._files.cut(self.end)
+        for file in self._files.files:
+            file.written_to(min(file.size, max(0, self.end - file.base)))
+        self.flushed = self.end
+        return units
+
+    @property
+    def first(self) -> int:
+        """Where the oldest unit lies."""
+        return self._files.first
+
+    def append(self, unit: TimerUnit) -> int:
+        """Append a timer and return where it lies.
+
+        Raises:
+            StoreFull: The disk has no room. Nothing has changed, as with the other.
+            OSError: The next file could not be made.
+        """
+        file = self._files.file_at(self.end) or self._files.add(self.end)
+        position = self.end - file.base
+        if position + UNIT_SIZE + _BLANK.size > file.size:
+            self._end_file(file, position)
+            return self.append(unit)
+        file.allocate(position + UNIT_SIZE, _AHEAD)
+        _pack(file.open(), position, unit)
+        at = self.end
+        self.end += UNIT_SIZE
+        return at
+
+    def read(self, at: int) -> TimerUnit | None:
+        """Return the timer that lies there, None if none does."""
+        file = self._files.file_at(at) if 0 <= at < self.end else None
+        return _unpack(file.open(), at - file.base) if file is not None else None
+
+    def link(self, at: int, previous: int) -> None:
+        """Let the timer there follow another one than before."""
+        unit, file = self.read(at), self._files.file_at(at)
+        if unit is not None and file is not None:
+            _pack(file.open(), at - file.base, unit._replace(previous=previous))
+
+    def walk(self, at: int) -> Iterator[tuple[int, TimerUnit]]:
+        """Yield the timers from one on, as long as they look like timers; `end` moves behind them."""
+        while (file := self._files.file_at(at)) is not None:
+            view = file.open()
+            while (unit := _unpack(view, at - file.base)) is not None:
+                yield at, unit
+                at += UNIT_SIZE
+                self.end = max(self.end, at)
+            if not _is_blank(view, at - file.base):
+                return
+            at = file.base + file.size
+            self.end = max(self.end, at)
+
+    def remove_before(self, moment: int, longest_ms: int) -> None:
+        """Delete the first files whose timers are all over by then, each put there ``longest_ms`` ahead at most.
+
+        Raises:
+            OSError: One could not be deleted.
+        """
+        while len(self._files.files) > 1:
+            last = self._last_of(self._files.files[0])
+            if last is None or last.written_ms + longest_ms >= moment:
+                return
+            self._files.take_first().remove()
+
+    def unflushed(self) -> list[Path]:
+        """Return the files that have units which are not on the disk."""
+        return self._files.between(self.flushed, self.end)
+
+    def _end_file(self, file: MappedFile, position: int) -> None:
+        file.allocate(position + _BLANK.size, 0)
+        self._files.add(file.base + file.size)
+        _BLANK.pack_into(file.open(), position, file.size - position, 0, BLANK_MAGIC)
+        self.end = file.base + file.size
+
+    def _last_of(self, file: MappedFile) -> TimerUnit | None:
+        position = (file.size - _BLANK.size) // UNIT_SIZE * UNIT_SIZE - UNIT_SIZE
+        return _unpack(file.open(), position)
+
+    def __repr__(self) -> str:
+        return f"TimerLog({self.first}…{self.end})"
+
+
+def _pack(view: memoryview, position: int, unit: TimerUnit) -> None:
+    _UNIT.pack_into(
+        view,
+        position,
+        UNIT_SIZE,
+        unit.previous,
+        unit.bits | PLAIN,
+        unit.written_ms,
+        unit.moment - unit.written_ms,
+        unit.commit_log_offset,
+        unit.size,
+        unit.topic_hash,
+        0,
+    )
+
+
+def _unpack(view: memoryview, position: int) -> TimerUnit | None:
+    if position < 0 or position + UNIT_SIZE > len(view):
+        return None
+    size, previous, bits, written, delay, offset, record, topic, _ = _UNIT.unpack_from(view, position)
+    if size != UNIT_SIZE or bits & ~_KNOWN_BITS or not bits:
+        return None
+    return TimerUnit(previous, bits, written, written + delay, offset, record, topic)
+
+
+def _is_blank(view: memoryview, position: int) -> bool:
+    if position + _BLANK.size > len(view):
+        return False
+    left, _, magic = _BLANK.unpack_from(view, position)
+    return bool(left == len(view) - position and magic == BLANK_MAGIC)

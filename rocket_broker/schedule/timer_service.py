@@ -1,0 +1,341 @@
+"""Brings timed messages to where they belong when their moment is over.
+
+A timed message is stored in the system topic rmq_sys_wheel_timer like any other, and gets a timer at once, or
+after a restart when its turn comes: the queue's offset in the checkpoint says which have one. When a moment is
+over, its messages are stored where they belong, in the order they came, but for those that another message of
+the moment cancels. Nothing polls: the loop sleeps until the next moment that has timers, or until a message
+comes.
+
+Delivery is at least once: a killed broker delivers again the moments since the last checkpoint, a second or so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from rocket_broker.message_writer import MessageWriter
+from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerUnit
+from rocket_broker.schedule.timer_settings import TimerSettings
+from rocket_broker.schedule.timer_store import TimerStore
+from rocket_broker.store.errors import StoreFull
+from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.messages import PutStatus
+from rocket_remoting.clock import Clock
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.java_hash import java_hash
+from rocket_remoting.message import MessageExt
+from rocket_remoting.properties import (
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TIMER_DEQUEUE_MS,
+    PROPERTY_TIMER_ENQUEUE_MS,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_TIMER_ROLL_TIMES,
+    decode_properties,
+)
+from rocket_remoting.record import decode_record, peek_record
+from rocket_remoting.topics import TIMER_TOPIC
+
+__all__ = ["TIMER_QUEUE", "TimerService", "cancel_key"]
+
+_log = logging.getLogger(__name__)
+
+TIMER_QUEUE = 0
+HANDLED_AT_ONCE = 200
+"""So many messages are handled in one step; then others have their turn."""
+BYTES_AT_ONCE = 1024 * 1024
+UNITS_AT_ONCE = 2_000
+RETRY_SECONDS = 1.0
+LONGEST_WAIT = 60.0
+"""No wait for a moment is longer: the wall clock may be set, or the machine sleep, meanwhile."""
+
+_NEVER_WAITED = 2**63 - 1
+"""What Apache's brokers write as the time of the timer that a message never had."""
+_NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+
+
+class TimerService:
+    """The loop that gives messages timers and delivers what is due, and the one that flushes the files."""
+
+    def __init__(
+        self, settings: TimerSettings, *, store: MessageStore, writer: MessageWriter, clock: Clock
+    ) -> None:
+        self._precision = settings.precision_ms
+        self._flush_seconds = settings.flush_interval_ms / 1000
+        self._store = store
+        self._writer = writer
+        self._clock = clock
+        self._files = TimerStore(settings, store.file_system)
+        self._have_timers: frozenset[int] = frozenset()
+        self._news = asyncio.Event()
+        self._changes = asyncio.Event()
+        self._is_stopping = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def load(self) -> None:
+        """Open the timers' files.
+
+        Raises:
+            StoreError: One is missing, or of another size.
+        """
+        files = self._files
+        self._have_timers = files.load(self._clock.now_ms())
+        low = self._store.min_offset(TIMER_TOPIC, TIMER_QUEUE)
+        high = self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE)
+        files.queue_offset = min(max(files.queue_offset, low), max(low, high))
+
+    def start(self, name: str) -> None:
+        """Deliver from now on."""
+        self._store.arrival_listeners.append(self._arrived)
+        self._tasks = [
+            asyncio.create_task(self._run(), name=f"{name}: timers"),
+            asyncio.create_task(self._flush_often(), name=f"{name}: timer files"),
+        ]
+
+    async def stop(self) -> None:
+        """Finish the moment that is being delivered, and write down how far everything is."""
+        self._store.arrival_listeners.remove(self._arrived)
+        self._is_stopping = True
+        self._news.set()
+        running, flushing = self._tasks
+        flushing.cancel()
+        await asyncio.gather(running, flushing, return_exceptions=True)
+        if self._files.is_dirty:
+            await self._flush()
+
+    def count(self, moment: int) -> int:
+        """Return how many messages wait for a moment."""
+        return self._files.count(moment)
+
+    def _arrived(
+        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, store_timestamp: int
+    ) -> None:
+        """Wake the loop; the store calls this for each message."""
+        if topic == TIMER_TOPIC:
+            self._news.set()
+
+    async def _run(self) -> None:
+        while not self._is_stopping:
+            self._news.clear()
+            try:
+                wait = await self._work()
+            except Exception:  # whatever is wrong with one message or the disk: the timers go on
+                _log.exception("the timers go on in a second")
+                wait = RETRY_SECONDS
+            if self._files.is_dirty:
+                self._changes.set()
+            await self._sleep(wait)
+
+    async def _sleep(self, seconds: float | None) -> None:
+        """Return when that time is over, or when there are news; None: only then."""
+        try:
+            async with asyncio.timeout(None if seconds is None else min(seconds, LONGEST_WAIT)):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    async def _work(self) -> float | None:
+        """Do what is to be done now, and return how many seconds later there is more."""
+        files = self._files
+        files.moment = min(files.moment, files.floor(self._clock.now_ms()))  # the clock may be set back
+        if not (await self._deliver_due() and await self._take_new()):
+            return RETRY_SECONDS
+        moment = files.next()
+        if moment is None:
+            return None
+        return max(0.0, (moment + self._precision - self._clock.now_ms()) / 1000)
+
+    # New messages
+
+    async def _take_new(self) -> bool:
+        """Give timers to the messages that have none; False when the disk has no room."""
+        files = self._files
+        while files.queue_offset < self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE):
+            entries = list(
+                self._store.consume_queue_entries(
+                    TIMER_TOPIC, TIMER_QUEUE, files.queue_offset, HANDLED_AT_ONCE
+                )
+            )
+            for number, commit_log_offset, size, _ in entries:
+                if commit_log_offset not in self._have_timers and not self._take(commit_log_offset, size):
+                    return False
+                files.queue_offset = number + 1
+            if not entries:  # deleted, or a hole at a file's end: go on behind it
+                low = self._store.min_offset(TIMER_TOPIC, TIMER_QUEUE)
+                end = self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE)
+                files.queue_offset = low if low > files.queue_offset else end
+            files.is_dirty = True
+            if self._is_stopping:
+                return True
+            await asyncio.sleep(0)
+        self._have_timers = frozenset()
+        return True
+
+    def _take(self, commit_log_offset: int, size: int) -> bool:
+        """Put a timer for one message, or deliver it if its moment is over; False when there is no room."""
+        try:
+            record = self._store.message_at(commit_log_offset, size)
+            properties = decode_properties(peek_record(record).properties) if record is not None else {}
+            moment = int(properties[PROPERTY_TIMER_OUT_MS])
+            topic = properties[PROPERTY_REAL_TOPIC]
+        except (RemoteProtocolError, KeyError, ValueError) as e:
+            _log.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
+            return True
+        now = self._clock.now_ms()
+        cancels = PROPERTY_TIMER_DEL_UNIQKEY in properties
+        if moment < self._files.floor(now):
+            return cancels or self._deliver(commit_log_offset, size, _NEVER_WAITED, rolls=False)
+        try:
+            self._files.add(
+                moment,
+                now,
+                cancels=cancels,
+                commit_log_offset=commit_log_offset,
+                size=size,
+                topic_hash=java_hash(topic),
+            )
+        except (StoreFull, OSError) as e:
+            _log.error("a timer could not be stored, trying again: %s", e)
+            return False
+        return True
+
+    # Due ones
+
+    async def _deliver_due(self) -> bool:
+        """Deliver the moments that are over; False when the store takes nothing now."""
+        files = self._files
+        while (moment := files.next()) is not None and moment + self._precision <= self._clock.now_ms():
+            if not await self._deliver_moment(moment):
+                return False
+            files.over(moment)
+            if self._is_stopping:
+                return True
+        files.moment = max(files.moment, files.floor(self._clock.now_ms()))
+        return True
+
+    async def _deliver_moment(self, moment: int) -> bool:
+        units = await self._units(moment)
+        cancelled = await self._cancelled(units)
+        handled = 0
+        for number, unit in enumerate(reversed(units)):
+            rolls = bool(unit.bits & ROLLS)
+            if (rolls or not unit.bits & CANCELS) and not (cancelled and self._is_cancelled(unit, cancelled)):
+                while not self._deliver(unit.commit_log_offset, unit.size, unit.written_ms, rolls=rolls):
+                    if self._is_stopping:
+                        return False
+                    await asyncio.sleep(RETRY_SECONDS)
+            handled += unit.size
+            if handled > BYTES_AT_ONCE or number % HANDLED_AT_ONCE == HANDLED_AT_ONCE - 1:
+                handled = 0
+                await asyncio.sleep(0)
+        return True
+
+    async def _units(self, moment: int) -> list[TimerUnit]:
+        """Return a moment's timers, the newest first."""
+        units: list[TimerUnit] = []
+        for unit in self._files.timers(moment):
+            units.append(unit)
+            if len(units) % UNITS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return units
+
+    async def _cancelled(self, units: list[TimerUnit]) -> frozenset[str]:
+        """Return the keys of the messages that others of the moment cancel."""
+        keys = set()
+        for number, unit in enumerate(units):
+            if unit.bits & CANCELS and not unit.bits & ROLLS:
+                keys.add(self._properties(unit).get(PROPERTY_TIMER_DEL_UNIQKEY, ""))
+            if number % HANDLED_AT_ONCE == HANDLED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        return frozenset(keys)
+
+    def _is_cancelled(self, unit: TimerUnit, keys: frozenset[str]) -> bool:
+        if unit.bits & ROLLS:
+            return False
+        properties = self._properties(unit)
+        key = properties.get("UNIQ_KEY", "")
+        # Brokers before 5.3 were told the key alone.
+        return bool(key) and (cancel_key(properties.get(PROPERTY_REAL_TOPIC, ""), key) in keys or key in keys)
+
+    def _properties(self, unit: TimerUnit) -> Mapping[str, str]:
+        record = self._store.message_at(unit.commit_log_offset, unit.size)
+        try:
+            return decode_properties(peek_record(record).properties) if record is not None else {}
+        except RemoteProtocolError:
+            return {}
+
+    def _deliver(self, commit_log_offset: int, size: int, timed_ms: int, *, rolls: bool) -> bool:
+        """Store the message where it belongs, or for another timer; False when the store takes nothing now."""
+        record = self._store.message_at(commit_log_offset, size)
+        try:
+            if record is None:
+                raise RemoteProtocolError("no record")
+            message = decode_record(record, decompress=False)
+            properties = message.properties
+            if rolls:
+                topic, queue_id = TIMER_TOPIC, TIMER_QUEUE
+                rolled = int(properties.get(PROPERTY_TIMER_ROLL_TIMES, "0"))
+                properties[PROPERTY_TIMER_ROLL_TIMES] = str(rolled + 1)
+            else:
+                topic, queue_id = properties[PROPERTY_REAL_TOPIC], int(properties[PROPERTY_REAL_QUEUE_ID])
+        except (RemoteProtocolError, KeyError, ValueError) as e:
+            _log.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
+            return True
+        properties[PROPERTY_TIMER_ENQUEUE_MS] = str(timed_ms)
+        properties[PROPERTY_TIMER_DEQUEUE_MS] = str(self._clock.now_ms())
+        return self._put(message, topic, queue_id)
+
+    def _put(self, message: MessageExt, topic: str, queue_id: int) -> bool:
+        result = self._writer.put(
+            topic,
+            queue_id,
+            message.body,
+            message.properties,
+            flag=message.flag,
+            sys_flag=message.sys_flag,
+            born_timestamp=message.born_timestamp,
+            born_host=message.born_host,
+            reconsume_times=message.reconsume_times,
+            may_delay=False,
+        )
+        if result.status in _NEVER:
+            _log.error(
+                "%r for %s cannot be delivered and is skipped: %s", message, topic, result.status.value
+            )
+            return True
+        return result.status is PutStatus.OK
+
+    # Files
+
+    async def _flush_often(self) -> None:
+        while True:
+            await self._changes.wait()
+            await asyncio.sleep(self._flush_seconds)
+            self._changes.clear()
+            try:
+                await self._flush()
+            except OSError as e:
+                _log.error("the timers' files could not be written, trying again: %s", e)
+            if self._files.is_dirty:
+                self._changes.set()
+
+    async def _flush(self) -> None:
+        """Bring the timers to the disk, and then how far they are: what was delivered is there before."""
+        files = self._files
+        progress, delivered = files.progress, self._store.max_commit_log_offset
+        files.is_dirty = False
+        try:
+            await asyncio.to_thread(files.sync)
+            if await self._store.flush_to(delivered):
+                files.flushed(progress)
+                return
+        except OSError:
+            files.is_dirty = True
+            raise
+        files.is_dirty = True
+
+
+def cancel_key(topic: str, unique_key: str) -> str:
+    """Return what TIMER_DEL_UNIQKEY says of the message with this key."""
+    return f"{topic}+{unique_key}"

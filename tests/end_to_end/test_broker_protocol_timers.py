@@ -1,0 +1,293 @@
+"""Messages delivered at any time that their senders ask for, by the properties of 5.x."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.schedule.timer_service import cancel_key
+from rocket_remoting import MemoryTransport, TcpTransport
+from rocket_remoting.codes import ResponseCode
+from streamkit.testing.virtual_time import VirtualTime
+from tests.end_to_end.raw_client import HELD, RawClient, with_broker
+
+
+def now_ms(embedded: EmbeddedBroker) -> int:
+    """Return the broker's wall-clock time."""
+    return embedded.broker.clock.now_ms()
+
+
+async def second_begins(embedded: EmbeddedBroker) -> int:
+    """Return the time when a second has just begun."""
+    await asyncio.sleep((1000 - now_ms(embedded) % 1000) / 1000)
+    return now_ms(embedded)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("TIMER_DELAY_SEC", 17 * 60 + 22), ("TIMER_DELAY_MS", 1_042_000)]
+)
+def test_a_message_comes_after_any_delay(name: str, value: int) -> None:
+    """17 min 22 s (F15): not earlier, a second late at most, with what it had and what Apache's brokers add."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        sent = await second_begins(embedded) + 300
+        await asyncio.sleep(0.3)
+        answer = await client.send(properties={name: str(value), "TAGS": "A", "UNIQ_KEY": "id"})
+        assert (answer.queue_id, answer.queue_offset) == (0, 0)
+        await asyncio.sleep(1041.9)
+        assert await client.messages() == []
+        await asyncio.sleep(1.1)
+        (message,) = (await client.pull(subscription="A")).messages
+        due = sent + 1_042_000
+        timed, delivered = int(message.properties["TIMER_ENQUEUE_MS"]), message.store_timestamp
+        assert due <= delivered <= due + 1000
+        assert timed // 1000 == sent // 1000
+        assert message.properties == {
+            name: str(value),
+            "TAGS": "A",
+            "UNIQ_KEY": "id",
+            "CLUSTER": "DefaultCluster",
+            "TIMER_OUT_MS": str(due // 1000 * 1000),
+            "REAL_TOPIC": "orders",
+            "REAL_QID": "0",
+            "TIMER_ENQUEUE_MS": str(timed),
+            "TIMER_DEQUEUE_MS": str(delivered),
+        }
+
+    with_broker(scene)
+
+
+def test_a_message_comes_at_the_time_it_names() -> None:
+    """TIMER_DELIVER_MS on a full second is met exactly; queue and order are the senders'."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders", queues=3)
+        at = await second_begins(embedded) + 60_000
+        for number in range(20):
+            properties = {"TIMER_DELIVER_MS": str(at)}
+            await client.send(body=f"{number}".encode(), queue_id=2, properties=properties)
+        await asyncio.sleep(59.99)
+        assert await client.messages(queue_id=2) == []
+        await asyncio.sleep(0.02)
+        messages = await client.messages(queue_id=2)
+        assert [int(message.body) for message in messages] == list(range(20))
+        assert messages[0].store_timestamp == at
+
+    with_broker(scene)
+
+
+def test_the_precision_can_be_a_tenth_of_a_second() -> None:
+    """timerPrecisionMs."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        now = await second_begins(embedded)
+        await client.send(properties={"TIMER_DELAY_MS": "1250"})
+        await asyncio.sleep(2)
+        (message,) = await client.messages()
+        assert message.store_timestamp == now + 1300
+
+    with_broker(scene, timerPrecisionMs="100")
+
+
+@pytest.mark.parametrize("past", ["-5", "0"])
+def test_a_time_that_is_past_is_no_delay(past: str) -> None:
+    """The message is there at once."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"TIMER_DELAY_SEC": past})
+        await client.send(properties={"TIMER_DELIVER_MS": str(now_ms(embedded) + int(past) * 1000)})
+        assert len(await client.messages()) == 2
+
+    with_broker(scene)
+
+
+def test_a_delay_level_wins() -> None:
+    """As on Apache's brokers: what else the message asks is forgotten."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"DELAY": "2", "TIMER_DELAY_SEC": "100"})
+        await asyncio.sleep(5.1)
+        (message,) = await client.messages()
+        assert "TIMER_DELAY_SEC" not in message.properties
+
+    with_broker(scene)
+
+
+def test_a_delivered_message_is_not_timed_again() -> None:
+    """Sent on with all its properties, or given back, it does not wait anew."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"TIMER_DELAY_SEC": "5"})
+        await asyncio.sleep(7)
+        (message,) = await client.messages()
+        await client.send(properties=message.properties)
+        assert await client.end() == 2
+        await client.send_back(message)
+        await asyncio.sleep(10.1)
+        assert len(await client.messages("%RETRY%g")) == 1
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"TIMER_DELAY_SEC": str(40 * 24 * 3600 + 1)}, "bigger than the max delay 3456000000ms"),
+        ({"TIMER_DELAY_SEC": "9" * 30}, "bigger than the max delay"),
+        ({"TIMER_DELAY_SEC": "soon"}, "TIMER_DELAY_SEC is no number: 'soon'"),
+        ({"TIMER_DELIVER_MS": ""}, None),
+        ({"TIMER_DELAY_MS": "1e3"}, "TIMER_DELAY_MS is no number"),
+        ({"TIMER_DELAY_MS": "-1", "TIMER_DEL_UNIQKEY": "orders+id"}, "it is to cancel what was due"),
+    ],
+)
+def test_a_time_that_cannot_be_is_refused(properties: dict[str, str], words: str | None) -> None:
+    """With Apache's code and a remark that says what was asked; an empty property is none."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send(properties=properties)
+        if words is None:
+            assert answer.code == ResponseCode.SUCCESS
+            return
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert words in (answer.remark or "")
+        assert await client.end() == 0
+
+    with_broker(scene)
+
+
+def test_without_the_wheel_a_time_is_refused() -> None:
+    """timerWheelEnable=false."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        answer = await client.try_send(properties={"TIMER_DELAY_SEC": "5"})
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "timerWheelEnable is false" in (answer.remark or "")
+
+    with_broker(scene, timerWheelEnable="false")
+
+
+def test_nobody_sends_to_the_timers_topic() -> None:
+    """It is the broker's own: what came there without a time would be in the way for ever."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"TIMER_DELAY_SEC": "5"})
+        answer = await client.try_send("rmq_sys_wheel_timer")
+        assert answer.code == ResponseCode.NO_PERMISSION
+
+    with_broker(scene)
+
+
+def test_too_many_for_one_moment_are_refused() -> None:
+    """timerCongestNumEachSlot; another moment is free."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        at = await second_begins(embedded) + 60_000
+        for _ in range(3):
+            await client.send(properties={"TIMER_DELIVER_MS": str(at)})
+            await asyncio.sleep(0)
+        answer = await client.try_send(properties={"TIMER_DELIVER_MS": str(at)})
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "flow control" in (answer.remark or "")
+        await client.send(properties={"TIMER_DELIVER_MS": str(at + 1000)})
+
+    with_broker(scene, timerCongestNumEachSlot="3")
+
+
+@pytest.mark.parametrize("key", [cancel_key("orders", "id-1"), "id-1"])
+def test_a_message_can_be_cancelled(key: str) -> None:
+    """By another for the very same time that names it, topic and key; before 5.3 the key alone."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        at = str(now_ms(embedded) + 60_000)
+        for number in range(3):
+            await client.send(properties={"TIMER_DELIVER_MS": at, "UNIQ_KEY": f"id-{number}"})
+        cancel = {"TIMER_DELIVER_MS": at, "TIMER_DEL_UNIQKEY": key, "UNIQ_KEY": "id-1"}
+        await client.send(properties=cancel)
+        await asyncio.sleep(62)
+        assert [message.unique_key for message in await client.messages()] == ["id-0", "id-2"]
+
+    with_broker(scene)
+
+
+def test_who_names_another_time_or_topic_cancels_nothing() -> None:
+    """And what cancels is itself delivered to nobody."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        at = await second_begins(embedded) + 60_000
+        await client.send(properties={"TIMER_DELIVER_MS": str(at), "UNIQ_KEY": "id"})
+        for when, topic in ((at + 1000, "orders"), (at, "others")):
+            cancel = {"TIMER_DELIVER_MS": str(when), "TIMER_DEL_UNIQKEY": cancel_key(topic, "id")}
+            await client.send(properties=cancel)
+        await asyncio.sleep(62)
+        assert len(await client.messages()) == 1
+
+    with_broker(scene)
+
+
+def test_a_long_delay_is_rolled_on() -> None:
+    """Stored anew at the end of each window, so that its record does not grow old; it can be cancelled all the same."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        at = await second_begins(embedded) + 150_000
+        await client.send(properties={"TIMER_DELIVER_MS": str(at), "UNIQ_KEY": "stays"})
+        await client.send(properties={"TIMER_DELIVER_MS": str(at), "UNIQ_KEY": "goes"})
+        await asyncio.sleep(25)
+        cancel = {"TIMER_DELIVER_MS": str(at), "TIMER_DEL_UNIQKEY": cancel_key("orders", "goes")}
+        await client.send(properties=cancel)
+        await asyncio.sleep(124)
+        assert await client.messages() == []
+        await asyncio.sleep(2)
+        (message,) = await client.messages()
+        assert message.unique_key == "stays"
+        assert message.properties["TIMER_ROLL_TIMES"] == "2"
+        assert at <= message.store_timestamp <= at + 1000
+
+    with_broker(scene, timerRollWindowSlot="60")
+
+
+def test_timers_outlive_their_broker(tmp_path: Path) -> None:
+    """Stopped and started again, it delivers what is due, what became due meanwhile at once, and nothing twice."""
+
+    async def main(time: VirtualTime) -> None:
+        transport = MemoryTransport()
+
+        def broker() -> EmbeddedBroker:
+            settings = {"serverChannelMaxIdleTimeSeconds": "0"}
+            return EmbeddedBroker(tmp_path, transport=transport, clock=time.clock, settings=settings)
+
+        async with broker() as embedded:
+            client = await RawClient.connect(transport, embedded.broker_address)
+            for seconds in (5, 30, 90):
+                await client.send(body=f"{seconds}".encode(), properties={"TIMER_DELAY_SEC": f"{seconds}"})
+            await asyncio.sleep(10)
+            assert [message.body for message in await client.messages()] == [b"5"]
+            await client.connection.close()
+        await asyncio.sleep(50)
+        async with broker() as embedded:
+            client = await RawClient.connect(transport, embedded.broker_address)
+            await asyncio.sleep(1)
+            assert [message.body for message in await client.messages()] == [b"5", b"30"]
+            await asyncio.sleep(30)
+            assert [message.body for message in await client.messages()] == [b"5", b"30", b"90"]
+            await client.connection.close()
+
+    with VirtualTime() as time:
+        time.run(main(time))
+
+
+def test_timers_over_sockets(tmp_path: Path) -> None:
+    """On the real clock: not before its time."""
+
+    async def main() -> None:
+        async with EmbeddedBroker(tmp_path, settings={"timerPrecisionMs": "100"}) as embedded:
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            await client.create_topic("orders")
+            sent = now_ms(embedded)
+            held = asyncio.ensure_future(client.pull(sys_flag=HELD))
+            await client.send(properties={"TIMER_DELAY_MS": "300"})
+            (message,) = (await held).messages
+            assert message.store_timestamp >= sent + 300
+            await client.connection.close()
+
+    asyncio.run(main())

@@ -1,0 +1,315 @@
+"""Timers on a disk: to forty days, through kills and power failures, and over the files' ends."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from rocket_broker.message_writer import MessageWriter
+from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.schedule.timer_service import TimerService
+from rocket_broker.schedule.timer_settings import TimerSettings
+from rocket_broker.store import MessageStore, PutStatus, StoreCorrupt
+from rocket_broker.store.files import OsFileSystem
+from rocket_remoting.topics import TIMER_TOPIC
+from streamkit.testing.virtual_time import VirtualTime
+from tests.store.disk import Disk, bodies, message
+from tests.store.faulty_file_system import FaultyFileSystem
+
+HOST = ("127.0.0.1", 10911)
+DAY = 24 * 3600
+SMALL_WHEEL: dict[str, Any] = {"wheel_slots": 3600, "roll_window_slots": 600, "log_file_size": 4096}
+
+
+@pytest.fixture
+def time() -> Iterator[VirtualTime]:
+    """Time that passes at once."""
+    with VirtualTime() as time:
+        yield time
+
+
+@pytest.fixture(params=["real", "faulty"])
+def timer_disk(request: pytest.FixtureRequest, tmp_path: Path, time: VirtualTime) -> Iterator[Disk]:
+    """A disk whose stores know virtual time."""
+    file_system = OsFileSystem() if request.param == "real" else FaultyFileSystem()
+    disk = Disk(file_system, tmp_path / "store", time.clock)  # type: ignore[arg-type]
+    yield disk
+    disk.close()
+
+
+class Timers:
+    """A store with timers, as a broker has them."""
+
+    def __init__(self, disk: Disk, **settings: Any) -> None:
+        self.disk = disk
+        self.store: MessageStore = disk.open()
+        self.service = TimerService(
+            TimerSettings(disk.root, **(SMALL_WHEEL | settings)),
+            store=self.store,
+            writer=MessageWriter(self.store, DelayLevels("1s"), disk.clock, HOST),
+            clock=disk.clock,
+        )
+
+    def run(self, time: VirtualTime, scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run the scene while the timers are served; they are stopped in order then."""
+
+        async def main() -> None:
+            await self.store.start()
+            self.service.load()
+            self.service.start("test")
+            try:
+                await scene()
+            finally:
+                await self.service.stop()
+                await self.store.stop()
+
+        time.run(main())
+
+    def send(self, name: str, seconds: float, **properties: str) -> int:
+        """Store a message that is due so many seconds from now; return when that is."""
+        due = self.disk.clock.now_ms() + round(seconds * 1000)
+        moment = str((due - 1) // 1000 * 1000)
+        own = {"TIMER_OUT_MS": moment, "REAL_TOPIC": "orders", "REAL_QID": "0", "UNIQ_KEY": name}
+        put = self.store.put(message(TIMER_TOPIC, body=name.encode(), properties=own | properties))
+        assert put.status is PutStatus.OK
+        return due
+
+    @property
+    def delivered(self) -> list[str]:
+        """The names of the messages that have come."""
+        return [body.decode() for body in bodies(self.store)]
+
+
+def test_forty_days(time: VirtualTime, tmp_path: Path) -> None:
+    """On the real wheel: rolled on every two days, there to the second, a copy in the log every two days."""
+    disk = Disk(OsFileSystem(), tmp_path / "store", time.clock)  # type: ignore[arg-type]
+    timers = Timers(disk, wheel_slots=7 * DAY, roll_window_slots=2 * DAY)
+
+    async def scene() -> None:
+        due = timers.send("later", 40 * DAY)
+        for _ in range(20):
+            await asyncio.sleep(180)
+            assert timers.delivered == []
+            time.clock._epoch_ms += (2 * DAY - 240) * 1000
+        await asyncio.sleep((due - disk.clock.now_ms()) / 1000 - 1)
+        assert timers.delivered == []
+        await asyncio.sleep(2.1)
+        assert timers.delivered == ["later"]
+        assert due <= timers.store.store_time("orders", 0, 0) <= due + 1000
+        assert 2 < timers.store.max_offset(TIMER_TOPIC, 0) <= 20
+
+    timers.run(time, scene)
+
+
+def test_many_timers_over_many_files(timer_disk: Disk, time: VirtualTime) -> None:
+    """Each comes in its second, those of a second in their order; the log's old files go."""
+    timers = Timers(timer_disk)
+    dues: dict[str, int] = {}
+
+    async def scene() -> None:
+        random = Random(7)
+        for number in range(400):
+            dues[str(number)] = timers.send(str(number), random.randrange(1, 3000))
+        await asyncio.sleep(3010)
+        names = timers.delivered
+        assert sorted(names, key=int) == sorted(dues, key=int)
+        for offset, name in enumerate(names):
+            assert dues[name] <= timers.store.store_time("orders", 0, offset) <= dues[name] + 1000
+        assert names == sorted(names, key=lambda name: ((dues[name] - 1) // 1000, int(name)))
+        timers.send("one more", 5)
+        await asyncio.sleep(10)
+
+    timers.run(time, scene)
+    assert len(timer_disk.file_system.names(timer_disk.root / "timerlog")) <= 2
+
+
+@pytest.mark.parametrize("kill_at", [0.0, 0.5, 12.0, 45.5, 61.0])
+def test_a_kill_loses_no_timer(timer_disk: Disk, time: VirtualTime, kill_at: float) -> None:
+    """Whenever it comes: all are delivered, in their second, and only those of the last second perhaps again."""
+    timers = Timers(timer_disk)
+    left: list[Disk] = []
+
+    async def killed() -> None:
+        for number in range(30):
+            timers.send(str(number), 2 * number + 1)
+        timers.send("far", 1500)
+        await asyncio.sleep(kill_at)
+        left.append(timer_disk.kill())
+
+    timers.run(time, killed)
+    again = Timers(left[0])
+
+    async def goes_on() -> None:
+        await asyncio.sleep(2000)
+        names = again.delivered
+        assert {*names} == {*map(str, range(30)), "far"}
+        assert len(names) <= 32
+
+    again.run(time, goes_on)
+    left[0].close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_failure_loses_no_timer_that_was_on_the_disk(
+    time: VirtualTime, tmp_path: Path, seed: int
+) -> None:
+    """Whatever pages of wheel, log and checkpoint are lost, they are made anew from what is there."""
+    disk = Disk(FaultyFileSystem(), tmp_path / "store", time.clock)  # type: ignore[arg-type]
+    timers = Timers(disk)
+    left: list[Disk] = []
+
+    async def fails() -> None:
+        for number in range(20):
+            timers.send(str(number), 10 * number + 5)
+        timers.store.flush()
+        await asyncio.sleep(Random(seed).random() * 100)
+        for number in range(20, 40):
+            timers.send(str(number), 10 * number + 5)
+        timers.store.flush()
+        await asyncio.sleep(Random(seed).random() * 3)
+        left.append(disk.crash(seed))
+
+    timers.run(time, fails)
+    again = Timers(left[0])
+
+    async def goes_on() -> None:
+        await asyncio.sleep(1000)
+        assert {*again.delivered} == {*map(str, range(40))}
+
+    again.run(time, goes_on)
+    left[0].close()
+    disk.close()
+
+
+def test_another_precision_finds_the_timers(timer_disk: Disk, time: VirtualTime) -> None:
+    """The wheel is made anew when it counts in other units, both ways."""
+    for precision, name in ((1000, "a"), (100, "b"), (1000, "c")):
+        timers = Timers(timer_disk, precision_ms=precision)
+
+        async def scene(timers: Timers = timers, name: str = name) -> None:
+            timers.send(name, 300)
+            timers.send(f"{name}2", 300)
+            await asyncio.sleep(3)
+
+        timers.run(time, scene)
+    last = Timers(timer_disk)
+
+    async def goes_on() -> None:
+        await asyncio.sleep(400)
+        assert last.delivered == ["a", "a2", "b", "b2", "c", "c2"]
+
+    last.run(time, goes_on)
+
+
+def test_a_lost_wheel_is_made_anew(timer_disk: Disk, time: VirtualTime) -> None:
+    """From the log alone; a checkpoint that is lost as well costs no timer either."""
+    first = Timers(timer_disk)
+
+    async def scene() -> None:
+        for number in range(5):
+            first.send(str(number), 100 + number % 2)
+        await asyncio.sleep(3)
+
+    first.run(time, scene)
+    for path in ("timerwheel", "config/timercheck"):
+        timer_disk.file_system.remove(timer_disk.root / path)
+        again = Timers(timer_disk)
+
+        async def nothing() -> None:
+            await asyncio.sleep(2)
+
+        again.run(time, nothing)
+    last = Timers(timer_disk)
+
+    async def goes_on() -> None:
+        await asyncio.sleep(200)
+        assert {*last.delivered} == {"0", "1", "2", "3", "4"}
+
+    last.run(time, goes_on)
+
+
+def test_a_wheel_of_another_length_is_refused(timer_disk: Disk) -> None:
+    """Nothing good would come of reading it."""
+    first = Timers(timer_disk)
+    timer_disk.file_system.create(timer_disk.root / "timerwheel", 4096)
+    with pytest.raises(StoreCorrupt, match="a timer wheel has 230400 bytes"):
+        first.service.load()
+
+
+def test_a_full_disk_delays_timers_and_loses_none(time: VirtualTime, tmp_path: Path) -> None:
+    """When it has room again they get their timers, and are delivered."""
+    file_system = FaultyFileSystem()
+    disk = Disk(file_system, tmp_path / "store", time.clock)  # type: ignore[arg-type]
+    timers = Timers(disk)
+
+    async def scene() -> None:
+        timers.store.put(message("orders", body=b"first"))
+        timers.send("a", 5)
+        file_system.free_pages = 0
+        await asyncio.sleep(20)
+        assert timers.delivered == ["first"]
+        file_system.free_pages = None
+        await asyncio.sleep(2)
+        assert timers.delivered == ["first", "a"]
+
+    timers.run(time, scene)
+    disk.close()
+
+
+def test_the_clock_may_be_set_back(timer_disk: Disk, time: VirtualTime) -> None:
+    """What is due later by the new clock comes later, and nothing that came comes again."""
+    timers = Timers(timer_disk)
+
+    async def scene() -> None:
+        timers.send("a", 5)
+        timers.send("b", 100)
+        await asyncio.sleep(10)
+        assert timers.delivered == ["a"]
+        time.clock._epoch_ms -= 60_000
+        timers.send("c", 5)
+        timers.send("d", 40)
+        await asyncio.sleep(20)
+        assert timers.delivered == ["a", "c"]
+        await asyncio.sleep(30)
+        assert timers.delivered == ["a", "c", "d"]
+        await asyncio.sleep(200)
+        assert timers.delivered == ["a", "c", "d", "b"]
+
+    timers.run(time, scene)
+
+
+def test_a_moment_with_many_messages_lets_others_have_their_turn(timer_disk: Disk, time: VirtualTime) -> None:
+    """They are delivered in small steps."""
+    timers = Timers(timer_disk)
+
+    async def scene() -> None:
+        for number in range(1000):
+            timers.send(str(number), 5)
+        due = timers.send("last", 5)
+        await asyncio.sleep((due - timer_disk.clock.now_ms()) / 1000 - 0.001)
+        await asyncio.sleep(0.001)
+        turns = 0
+        while timers.store.max_offset("orders", 0) <= 1000:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= 4
+
+    timers.run(time, scene)
+
+
+def test_messages_that_cannot_be_timed_hold_up_nobody(timer_disk: Disk, time: VirtualTime) -> None:
+    """Without a time, without a place, or damaged: passed over with an error."""
+    timers = Timers(timer_disk)
+
+    async def scene() -> None:
+        timers.store.put(message(TIMER_TOPIC, body=b"no properties"))
+        timers.send("no time", 5, TIMER_OUT_MS="soon")
+        timers.send("no queue", 5, REAL_QID="x")
+        timers.send("good", 5)
+        await asyncio.sleep(10)
+        assert timers.delivered == ["good"]
+
+    timers.run(time, scene)
