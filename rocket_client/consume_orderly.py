@@ -20,6 +20,7 @@ from rocket_client.client import cancel
 from rocket_client.listener import (
     ConsumeContext,
     OrderlyListener,
+    OrderlyOutcome,
     Reject,
     Success,
     Suspend,
@@ -171,26 +172,40 @@ class OrderlyConsumption:
         if outcome is None or isinstance(outcome, Success):
             self._settle(process_queue, messages)
             return None
-        if not isinstance(outcome, Suspend | Reject):
-            error = TypeError(
-                f"an orderly listener returns Success, Suspend, Reject or None, not {outcome!r}"
-            )
-            outcome = self._failed(messages, error)
         kept: list[MessageExt] = []
-        buried: list[MessageExt] = []
-        for message in messages:
-            hopeless = isinstance(outcome, Reject) or message.reconsume_times >= self._max_reconsume_times
-            if hopeless and await self._bury(message, outcome.cause):
-                buried.append(message)
-            else:
-                message.reconsume_times += 1
-                kept.append(message)
-        self._settle(process_queue, buried)
+        done: list[MessageExt] = []
+        pause = 0.0
+        for message, said in zip(messages, self._outcomes(messages, outcome), strict=True):
+            if isinstance(said, Success):
+                done.append(message)
+                continue
+            hopeless = isinstance(said, Reject) or message.reconsume_times >= self._max_reconsume_times
+            if hopeless and await self._bury(message, said.cause):
+                done.append(message)
+                continue
+            message.reconsume_times += 1
+            kept.append(message)
+            seconds = said.seconds if isinstance(said, Suspend) else None
+            pause = max(pause, self._suspend if seconds is None else seconds)
+        self._settle(process_queue, done)
         if not kept:
             return None
         process_queue.put_back(kept)
-        seconds = outcome.seconds if isinstance(outcome, Suspend) else None
-        return self._suspend if seconds is None else seconds
+        return pause
+
+    def _outcomes(self, messages: Sequence[MessageExt], outcome: object) -> Sequence[OrderlyOutcome]:
+        """What the listener said of each message."""
+        if isinstance(outcome, Suspend | Reject):
+            return [outcome] * len(messages)
+        if isinstance(outcome, Sequence) and len(outcome) == len(messages):
+            said = [one for one in outcome if isinstance(one, OrderlyOutcome)]
+            if len(said) == len(messages):
+                return said
+        error = TypeError(
+            f"an orderly listener returns Success, Suspend, Reject, None or one of them for each of its "
+            f"{len(messages)} messages, not {outcome!r}"
+        )
+        return [self._failed(messages, error)] * len(messages)
 
     async def _bury(self, message: MessageExt, cause: BaseException | str | None) -> bool:
         if self._send_back is None:

@@ -10,7 +10,8 @@
                           Reject(cause)       to the dead letter topic at once, and the queue goes on
 
 Returning None is `Success()`. An exception is `RetryLater` or `Suspend` with the exception as its cause,
-and logged. A concurrent listener may return a list with one outcome for each message of its batch.
+and logged. A listener may return a list with one outcome for each message of its batch; of an orderly one those
+that are suspended come again first, in a batch of their own.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -67,4 +68,6 @@ class ConsumeContext:
 ConcurrentListener = Callable[
     [list[MessageExt], ConsumeContext], Awaitable[ConcurrentOutcome | Sequence[ConcurrentOutcome] | None]
 ]
-OrderlyListener = Callable[[list[MessageExt], ConsumeContext], Awaitable[OrderlyOutcome | None]]
+OrderlyListener = Callable[
+    [list[MessageExt], ConsumeContext], Awaitable[OrderlyOutcome | Sequence[OrderlyOutcome] | None]
+]

@@ -203,9 +203,14 @@ class ProcessQueue:
         return len(self._waiting)
 
     def take(self, count: int) -> list[MessageExt]:
-        """The next messages in order; they stay unsettled."""
+        """The next messages in order, all of them new or all put back before; they stay unsettled."""
         waiting = self._waiting
-        return [waiting.popleft() for _ in range(min(count, len(waiting)))]
+        taken: list[MessageExt] = []
+        while waiting and len(taken) < count:
+            if taken and (waiting[0].reconsume_times > 0) is not (taken[0].reconsume_times > 0):
+                break
+            taken.append(waiting.popleft())
+        return taken
 
     def put_back(self, messages: Sequence[MessageExt]) -> None:
         """Let messages taken be the next ones again."""

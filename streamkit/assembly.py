@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
 from streamkit.arguments import describe, plan_arguments
+from streamkit.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
 from streamkit.binder.error_channels import ErrorFunction
 from streamkit.binder.factory import BindingFactory
 from streamkit.binder.local_transactions import TransactionHandlers
@@ -289,6 +290,11 @@ class Assembly:
 
     def _input(self, name: str) -> None:
         registered = self._listeners.get(uniform(name), [])
+        if len(registered) > 1 and self._parts.is_batch(name):
+            raise ConfigurationError(
+                f"binding {name!r} is in batch mode, so it has one listener: "
+                + ", ".join(describe(each.function) for each in registered)
+            )
         channel = self._parts.channels[name]
         stage = self.wiring.stages.get(uniform(name))
         if stage is not None:
@@ -347,18 +353,27 @@ class Assembly:
     def _handler(self, binding: str, registered: _Registered) -> ListenerHandler:
         function, listener = registered.function, registered.listener
         outputs = [self._parts.channels[name] for name in outputs_on(function)]
-        if not outputs:
+        is_batch = self._parts.is_batch(binding)
+        if not outputs and not is_batch:
             _warn_of_lost_result(function)
-        return ListenerHandler(
+        if is_batch and listener.condition:
+            raise ConfigurationError(
+                f"listener {describe(function)} has a condition, but binding {binding!r} is in batch mode: sort the "
+                "messages out in the listener"
+            )
+        kind = BatchListenerHandler if is_batch else ListenerHandler
+        plan = plan_batch_arguments if is_batch else plan_arguments
+        not_copied = self._parts.settings.integration.message_handler_not_propagated_headers
+        return kind(
             function,
             listener,
-            plan_arguments(function, self._parts.reader_factory(binding), self._parts.providers),
+            plan(function, self._parts.reader_factory(binding), self._parts.providers),
             condition=self._condition(function, listener),
             is_async=is_async(function),
             pool=lambda: self._pools.get(binding, self._parts.width(binding)),
             outputs=outputs,
             elsewhere=self._parts.bridge.asend,
-            not_copied=self._parts.settings.integration.message_handler_not_propagated_headers,
+            not_copied=(*not_copied, BATCH_HEADERS) if is_batch else not_copied,
         )
 
     def _condition(self, function: Callable[..., object], listener: Listener) -> Expression | None:

@@ -52,6 +52,10 @@ class Parts:
             return _native_reader
         return lambda type_: self.converter.payload_reader(type_, properties.content_type)
 
+    def is_batch(self, binding: str) -> bool:
+        """Return whether an input hands over several messages at once."""
+        return self.service.factory.properties(binding).consumer.batch_mode
+
     def width(self, binding: str) -> int:
         """Return how many calls of an input's listeners there may be at once."""
         properties = self.service.factory.properties(binding)

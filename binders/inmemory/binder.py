@@ -3,16 +3,20 @@
 from dataclasses import replace
 from itertools import count
 
+from binders.inmemory.batch_consumer import ConcurrentBatchBinding, OrderedBatchBinding
 from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
 from binders.inmemory.consumer import (
     ConcurrentConsumerBinding,
     InMemoryConsumerBinding,
     OrderedConsumerBinding,
 )
+from binders.inmemory.destination import Destination
+from binders.inmemory.group import Group
 from binders.inmemory.plugin import TYPE
 from binders.inmemory.producer import InMemoryProducerBinding, InMemoryTransactionalProducerBinding
 from binders.inmemory.properties import InMemoryBinderProperties
 from streamkit.binder.binder import (
+    BatchReceiver,
     Binder,
     BinderContext,
     ConsumerBinding,
@@ -93,20 +97,37 @@ class InMemoryBinder(Binder):
 
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
         """Join the group; a broadcasting or anonymous member has one of its own."""
-        delivery = replace(destination.delivery, delay_levels=self._delay_levels)
-        destination = replace(destination, delivery=delivery)
-        home = self.broker.destination(destination.name)
-        name = destination.group or "anonymous"
-        if destination.group is None or delivery.broadcast:
-            name = f"{name}.{next(_anonymous)}"
-        group = home.group(name, delivery.tags, delivery.start is StartPosition.EARLIEST)
-        kind: type[InMemoryConsumerBinding] = ConcurrentConsumerBinding
-        if delivery.ordered:
+        destination, home, group = self._group(destination)
+        kind: type[InMemoryConsumerBinding[Receiver]] = ConcurrentConsumerBinding
+        if destination.delivery.ordered:
             kind = OrderedConsumerBinding
         binding = kind(destination, home, group, self.broker, receiver)
         destination.customize(binding)
         binding.start()
         return binding
+
+    async def bind_batch_consumer(
+        self, destination: ConsumerDestination, receiver: BatchReceiver
+    ) -> ConsumerBinding:
+        """As `bind_consumer`, with batches."""
+        destination, home, group = self._group(destination)
+        kind: type[InMemoryConsumerBinding[BatchReceiver]] = ConcurrentBatchBinding
+        if destination.delivery.ordered:
+            kind = OrderedBatchBinding
+        binding = kind(destination, home, group, self.broker, receiver)
+        destination.customize(binding)
+        binding.start()
+        return binding
+
+    def _group(self, destination: ConsumerDestination) -> tuple[ConsumerDestination, Destination, Group]:
+        """The group a consumer is to join, and where; its delays are those of this binder."""
+        delivery = replace(destination.delivery, delay_levels=self._delay_levels)
+        home = self.broker.destination(destination.name)
+        name = destination.group or "anonymous"
+        if destination.group is None or delivery.broadcast:
+            name = f"{name}.{next(_anonymous)}"
+        group = home.group(name, delivery.tags, delivery.start is StartPosition.EARLIEST)
+        return replace(destination, delivery=delivery), home, group
 
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
         """Open the way to a destination, which is made if it is new, with the groups its settings require."""

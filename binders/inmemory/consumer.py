@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from contextvars import copy_context
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
 from binders.inmemory.destination import Destination
@@ -27,7 +27,10 @@ _RUN: Final = 100
 _ids = count()
 
 
-class InMemoryConsumerBinding(ConsumerBinding):
+R = TypeVar("R")
+
+
+class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
     """One member of one group; subclasses say in which order it handles messages."""
 
     def __init__(
@@ -36,7 +39,7 @@ class InMemoryConsumerBinding(ConsumerBinding):
         home: Destination,
         group: Group,
         broker: InMemoryBroker,
-        receiver: Receiver,
+        receiver: R,
     ) -> None:
         self.id = f"{destination.instance_index:04}-{next(_ids):08}"
         self._binding = destination.binding
@@ -108,13 +111,6 @@ class InMemoryConsumerBinding(ConsumerBinding):
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _receive(self, delivery: Delivery) -> Settlement:
-        try:
-            return await self._receiver(delivery.message, delivery.redeliveries)
-        except Exception:
-            log.exception("The receiver of binding %r raised; its message is retried", self._binding)
-            return RETRY
-
     def _pause_before(self, retry: Retry, redeliveries: int) -> float:
         after = self._delivery.redelivery_delay(redeliveries) if retry.after is None else retry.after
         return after.total_seconds()
@@ -129,11 +125,11 @@ class InMemoryConsumerBinding(ConsumerBinding):
         return f"<{type(self).__name__} {self._binding!r} {self._state.value}>"
 
 
-class ConcurrentConsumerBinding(InMemoryConsumerBinding):
+class ConcurrentMember(InMemoryConsumerBinding[R]):
     """Takes as many messages as handlers can start; those that failed come back later.
 
-    A worker handles one message after the other. It is only ever started while a permit is free, so nothing
-    is taken from the group that would have to wait here for its handler.
+    A worker makes one call after the other. It is only ever started while a permit is free, so nothing is taken
+    from the group that would have to wait here for its handler.
     """
 
     def __init__(
@@ -142,7 +138,7 @@ class ConcurrentConsumerBinding(InMemoryConsumerBinding):
         home: Destination,
         group: Group,
         broker: InMemoryBroker,
-        receiver: Receiver,
+        receiver: R,
     ) -> None:
         super().__init__(destination, home, group, broker, receiver)
         self._ready: deque[GroupQueue] = deque()
@@ -176,34 +172,18 @@ class ConcurrentConsumerBinding(InMemoryConsumerBinding):
             self._starting += 1
             self._spawn(self._work())
 
+    @abstractmethod
     async def _work(self) -> None:
-        self._starting -= 1
-        handled = 0
-        while self._state is BindingState.RUNNING and self._permits.free > 0:
-            taken = self._take()
-            if taken is None:
-                return
-            queue, delivery = taken
-            try:
-                settlement = await self._receive(delivery)
-            except asyncio.CancelledError:
-                self._group.give_back(queue, [delivery])
-                raise
-            if not isinstance(settlement, Accept):
-                self._settle(delivery, settlement)
-            handled += 1
-            if handled % _RUN == 0:
-                await asyncio.sleep(0)
+        """Make one call after the other, while there is something to handle and a permit for it."""
 
-    def _take(self) -> tuple[GroupQueue, Delivery] | None:
-        """The next delivery, the queues taking turns."""
+    def _next_queue(self) -> GroupQueue | None:
+        """A queue that has something, the queues taking turns."""
         ready = self._ready
         while ready:
             queue = ready.popleft()
             if queue.owner is self and queue.waiting:
-                delivery = queue.waiting.popleft()
                 ready.append(queue)
-                return queue, delivery
+                return queue
             self._listed.discard(queue)
         return None
 
@@ -216,7 +196,30 @@ class ConcurrentConsumerBinding(InMemoryConsumerBinding):
             self._bury(delivery, settlement)
 
 
-class OrderedConsumerBinding(InMemoryConsumerBinding):
+class ConcurrentConsumerBinding(ConcurrentMember[Receiver]):
+    """Hands over one message after the other."""
+
+    async def _work(self) -> None:
+        self._starting -= 1
+        handled = 0
+        while self._state is BindingState.RUNNING and self._permits.free > 0:
+            queue = self._next_queue()
+            if queue is None:
+                return
+            delivery = queue.waiting.popleft()
+            try:
+                settlement = await _received(self._receiver, delivery, self._binding)
+            except asyncio.CancelledError:
+                self._group.give_back(queue, [delivery])
+                raise
+            if not isinstance(settlement, Accept):
+                self._settle(delivery, settlement)
+            handled += 1
+            if handled % _RUN == 0:
+                await asyncio.sleep(0)
+
+
+class OrderedMember(InMemoryConsumerBinding[R]):
     """One call in flight per queue; a message leaves its queue when it is settled."""
 
     def __init__(
@@ -225,7 +228,7 @@ class OrderedConsumerBinding(InMemoryConsumerBinding):
         home: Destination,
         group: Group,
         broker: InMemoryBroker,
-        receiver: Receiver,
+        receiver: R,
     ) -> None:
         super().__init__(destination, home, group, broker, receiver)
         self._suspended: set[asyncio.Task[None]] = set()
@@ -240,15 +243,7 @@ class OrderedConsumerBinding(InMemoryConsumerBinding):
         try:
             handled = 0
             while queue.waiting and queue.owner is self and self._state is BindingState.RUNNING:
-                delivery = queue.waiting[0]
-                settlement = await self._receive(delivery)
-                if isinstance(settlement, Retry):
-                    delivery.redeliveries += 1
-                    await self._suspend(self._pause_before(settlement, delivery.redeliveries - 1))
-                    continue
-                queue.waiting.popleft()
-                if isinstance(settlement, RejectMessage):
-                    self._bury(delivery, settlement)
+                await self._handle(queue)
                 handled += 1
                 if handled % _RUN == 0:
                     await asyncio.sleep(0)
@@ -256,6 +251,10 @@ class OrderedConsumerBinding(InMemoryConsumerBinding):
             queue.busy = False
             if queue.waiting and queue.owner is not None and queue.owner is not self:
                 queue.owner.wake(queue)
+
+    @abstractmethod
+    async def _handle(self, queue: GroupQueue) -> None:
+        """Make one call with what is at the head of ``queue``, and carry out what comes of it."""
 
     async def _suspend(self, seconds: float) -> None:
         task = asyncio.current_task()
@@ -270,3 +269,26 @@ class OrderedConsumerBinding(InMemoryConsumerBinding):
         """End the suspensions: the message that waits stays at its queue's head."""
         for task in self._suspended:
             task.cancel()
+
+
+class OrderedConsumerBinding(OrderedMember[Receiver]):
+    """Hands over one message after the other."""
+
+    async def _handle(self, queue: GroupQueue) -> None:
+        delivery = queue.waiting[0]
+        settlement = await _received(self._receiver, delivery, self._binding)
+        if isinstance(settlement, Retry):
+            delivery.redeliveries += 1
+            await self._suspend(self._pause_before(settlement, delivery.redeliveries - 1))
+            return
+        queue.waiting.popleft()
+        if isinstance(settlement, RejectMessage):
+            self._bury(delivery, settlement)
+
+
+async def _received(receiver: Receiver, delivery: Delivery, binding: str) -> Settlement:
+    try:
+        return await receiver(delivery.message, delivery.redeliveries)
+    except Exception:
+        log.exception("The receiver of binding %r raised; its message is retried", binding)
+        return RETRY

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from binders.inmemory.broker import CHECK_INTERVAL, CHECK_MAX
 from streamkit.binder.delivery import (
+    DEFAULT_BATCH_SIZE,
     Delivery,
     ExtendedConsumerProperties,
     ExtendedProducerProperties,
@@ -61,6 +62,8 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
     """`a||b`: only messages with one of these tags."""
     sql: str | None = None
     """Only messages whose headers match: asked for, it is refused."""
+    batch_size: Annotated[int, Field(ge=1)] = DEFAULT_BATCH_SIZE
+    """In batch mode: how many messages are handed over at once, at most."""
     start: StartPosition = StartPosition.LATEST
     """Where a new group begins: `latest` or `earliest`."""
 
@@ -76,6 +79,7 @@ class InMemoryConsumerProperties(ExtendedConsumerProperties):
             tags=self.tags,
             sql=self.sql,
             start=self.start,
+            batch_size=self.batch_size,
         )
 
 

@@ -1,7 +1,7 @@
 """The binder: connects to a RocketMQ, starts an embedded broker where none is, and makes bindings."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
 
-from binders.rocket.consumer import RocketConsumerBinding, redelivery_limit
+from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding, redelivery_limit
 from binders.rocket.groups import begin_now, keep_for
 from binders.rocket.headers import TOPIC
 from binders.rocket.producer import RocketProducerBinding
@@ -43,6 +43,7 @@ from rocket_remoting.tcp import TcpTransport
 from rocket_remoting.topics import dlq_topic, validate_group, validate_topic
 from rocket_remoting.transport import Transport
 from streamkit.binder.binder import (
+    BatchReceiver,
     Binder,
     BinderContext,
     ConsumerDestination,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:  # the broker is imported only by an application that starts o
 
 log = logging.getLogger(__name__)
 
+B = TypeVar("B", RocketConsumerBinding, RocketBatchBinding)
 P = TypeVar("P")
 
 LOOPBACK: Final = "127.0.0.1"
@@ -78,6 +80,7 @@ CAPABILITIES: Final = frozenset(
         Capability.BROADCAST,
         Capability.PAUSE,
         Capability.PARTITION,
+        Capability.BATCH,
         Capability.REDELIVERY,
         Capability.DURABLE_GROUP,
     }
@@ -255,13 +258,13 @@ class RocketBinder(Binder):
         """What every RocketMQ does for this client."""
         return CAPABILITIES
 
-    def dead_letter_destination(self, destination: str, group: str) -> str:
-        """`%DLQ%group`."""
-        return dlq_topic(group)
-
     def origin_of(self, message: Message[bytes]) -> str | None:
         """The topic, also of a message that comes from the group's retry topic."""
         return message.headers.typed(TOPIC, str)
+
+    def dead_letter_destination(self, destination: str, group: str) -> str:
+        """`%DLQ%group`."""
+        return dlq_topic(group)
 
     async def health(self) -> Health:
         """UP when a name server answers and knows a broker."""
@@ -290,6 +293,13 @@ class RocketBinder(Binder):
         if destination.group is not None:
             _check_name(validate_group, destination.group, "group")
             self._check_subscription(destination.group, destination)
+        extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
+        size = extended.push.consume_message_batch_max_size or 1
+        if size > 1 and not destination.properties.batch_mode:
+            log.warning(
+                "Binding %r: push.consume-message-batch-max-size has no effect without consumer.batch-mode=true",
+                destination.binding,
+            )
 
     async def bind_producer(self, destination: ProducerDestination) -> RocketProducerBinding:
         """Open the way to a topic; make it first, if provisioning says so."""
@@ -313,6 +323,25 @@ class RocketBinder(Binder):
         self, destination: ConsumerDestination, receiver: Receiver
     ) -> RocketConsumerBinding:
         """Join the group; make the topic first, if provisioning says so."""
+        return await self._bind(
+            destination,
+            lambda consumer, forget: RocketConsumerBinding(destination, consumer, receiver, forget),
+        )
+
+    async def bind_batch_consumer(
+        self, destination: ConsumerDestination, receiver: BatchReceiver
+    ) -> RocketBatchBinding:
+        """As `bind_consumer`, with batches."""
+        return await self._bind(
+            destination,
+            lambda consumer, forget: RocketBatchBinding(destination, consumer, receiver, forget),
+        )
+
+    async def _bind(
+        self,
+        destination: ConsumerDestination,
+        make: Callable[[PushConsumer, Callable[[], Awaitable[None]] | None], B],
+    ) -> B:
         extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
         for topic in _topics(destination.name):
             await self._provision(topic, destination.binding, 1)
@@ -325,7 +354,7 @@ class RocketBinder(Binder):
                 transport=self._transport,
                 clock=self._clock,
             )
-            binding = RocketConsumerBinding(destination, consumer, receiver, forget)
+            binding = make(consumer, forget)
         destination.customize(consumer)
         try:
             if destination.group is None:
@@ -453,6 +482,7 @@ class RocketBinder(Binder):
             allocate_message_queue_strategy=_ALLOCATE[extended.allocate_message_queue_strategy],
             # The receiver holds the permits; what is cached is bounded by the pull thresholds.
             concurrency=None,
+            consume_message_batch_max_size=delivery.batch_size if destination.properties.batch_mode else 1,
             max_reconsume_times=redelivery_limit(delivery),
             suspend_current_queue_time=delivery.suspend,
             consume_timeout=extended.push.consume_timeout,

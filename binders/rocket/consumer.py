@@ -1,13 +1,22 @@
 """A consumer binding: a push consumer of `rocket_client` whose messages go to the framework's receiver."""
 
 import logging
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import Generic, TypeVar
 
 from binders.rocket.headers import from_message
 from rocket_client import ConsumeContext, PushConsumer, Reject, RetryLater, Success, Suspend
+from rocket_client.listener import ConcurrentOutcome, OrderlyOutcome
 from rocket_remoting.message import MessageExt
-from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination, Receiver
+from streamkit.binder.binder import (
+    BatchReceiver,
+    BindingState,
+    ConsumerBinding,
+    ConsumerDestination,
+    Receiver,
+)
 from streamkit.binder.delivery import Delivery
 from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
 from streamkit.messaging.headers import MessageHeaders
@@ -18,14 +27,17 @@ log = logging.getLogger(__name__)
 _SUCCESS = Success()
 
 
-class RocketConsumerBinding(ConsumerBinding):
-    """One binding's membership in its group."""
+R = TypeVar("R")
+
+
+class RocketMember(ConsumerBinding, Generic[R]):
+    """One binding's membership in its group; subclasses hand the messages over."""
 
     def __init__(
         self,
         destination: ConsumerDestination,
         consumer: PushConsumer,
-        receiver: Receiver,
+        receiver: R,
         forget_group: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._destination = destination
@@ -71,22 +83,27 @@ class RocketConsumerBinding(ConsumerBinding):
         if self._forget_group is not None:
             await self._forget_group()
 
+    @abstractmethod
     async def _handle(
         self, messages: list[MessageExt], context: ConsumeContext
-    ) -> Success | RetryLater | Reject:
-        (message,) = messages
-        settlement = await self._settle(message)
+    ) -> ConcurrentOutcome | Sequence[ConcurrentOutcome]:
+        """Hand messages over that nobody waits for."""
+
+    @abstractmethod
+    async def _handle_in_order(
+        self, messages: list[MessageExt], context: ConsumeContext
+    ) -> OrderlyOutcome | Sequence[OrderlyOutcome]:
+        """Hand messages over before those behind them."""
+
+    def _outcome(self, settlement: Settlement) -> ConcurrentOutcome:
         if isinstance(settlement, Accept):
             return _SUCCESS
         if isinstance(settlement, RejectMessage):
             return Reject(_cause(settlement))
         return RetryLater(self._level(settlement), settlement.cause)
 
-    async def _handle_in_order(
-        self, messages: list[MessageExt], context: ConsumeContext
-    ) -> Success | Suspend | Reject:
-        (message,) = messages
-        settlement = await self._settle(message)
+    @staticmethod
+    def _outcome_in_order(settlement: Settlement) -> OrderlyOutcome:
         if isinstance(settlement, Accept):
             return _SUCCESS
         if isinstance(settlement, RejectMessage):
@@ -95,17 +112,50 @@ class RocketConsumerBinding(ConsumerBinding):
             None if settlement.after is None else settlement.after.total_seconds(), settlement.cause
         )
 
-    async def _settle(self, message: MessageExt) -> Settlement:
-        headers = MessageHeaders.adopt(from_message(message))
-        return await self._receiver(Message(bytes(message.body), headers), message.reconsume_times)
-
     def _level(self, retry: Retry) -> int:
         if retry.after is None:
             return max(self._delivery.redelivery_level, 0)
         return level_of(retry.after, self._delivery.delay_levels)
 
     def __repr__(self) -> str:
-        return f"<RocketConsumerBinding {self._destination.binding!r} {self._state.value}>"
+        return f"<{type(self).__name__} {self._destination.binding!r} {self._state.value}>"
+
+
+class RocketConsumerBinding(RocketMember[Receiver]):
+    """Hands over one message after the other."""
+
+    async def _handle(self, messages: list[MessageExt], context: ConsumeContext) -> ConcurrentOutcome:
+        (message,) = messages
+        return self._outcome(await self._receiver(to_framework(message), message.reconsume_times))
+
+    async def _handle_in_order(self, messages: list[MessageExt], context: ConsumeContext) -> OrderlyOutcome:
+        (message,) = messages
+        return self._outcome_in_order(await self._receiver(to_framework(message), message.reconsume_times))
+
+
+class RocketBatchBinding(RocketMember[BatchReceiver]):
+    """Hands over the batches the client makes of one queue's messages."""
+
+    async def _handle(
+        self, messages: list[MessageExt], context: ConsumeContext
+    ) -> Sequence[ConcurrentOutcome]:
+        return [self._outcome(settlement) for settlement in await self._settle(messages)]
+
+    async def _handle_in_order(
+        self, messages: list[MessageExt], context: ConsumeContext
+    ) -> Sequence[OrderlyOutcome]:
+        return [self._outcome_in_order(settlement) for settlement in await self._settle(messages)]
+
+    async def _settle(self, messages: Sequence[MessageExt]) -> Sequence[Settlement]:
+        return await self._receiver.receive_batch(
+            [to_framework(message) for message in messages],
+            [message.reconsume_times for message in messages],
+        )
+
+
+def to_framework(message: MessageExt) -> Message[bytes]:
+    """The framework's message of one that came."""
+    return Message(bytes(message.body), MessageHeaders.adopt(from_message(message)))
 
 
 def level_of(delay: timedelta, levels: Sequence[timedelta]) -> int:

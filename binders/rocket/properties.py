@@ -39,6 +39,8 @@ _NO_TEMPLATE: Final = (
 )
 
 SQL_PREFIX: Final = "sql:"
+MAX_BATCH_SIZE: Final = 1024
+"""Messages that RocketMQ's clients hand over at once, at most."""
 
 V = TypeVar("V")
 
@@ -254,7 +256,8 @@ class PushProperties(BaseModel):
     """The same in MiB."""
     pull_interval: Milliseconds = timedelta(0)
     """Pause between two pulls of a queue."""
-    consume_message_batch_max_size: Annotated[int, Accepted("messages are handed over one by one")] = 1
+    consume_message_batch_max_size: int | None = Field(default=None, ge=1, le=MAX_BATCH_SIZE)
+    """With `consumer.batch-mode`: messages handed over at once, at most; unset: as many as `pull-batch-size`."""
     consume_timeout: Annotated[Minutes, Positive] = timedelta(minutes=15)
     """A message not settled by then is delivered again."""
 
@@ -347,6 +350,7 @@ class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
             redelivery_level=_first(push.delay_level_when_next_consume, self.delay_level_when_next_consume),
             suspend=_first(push.suspend_current_queue_time_millis, self.suspend_current_queue_time_millis),
             consume_timeout=push.consume_timeout,
+            batch_size=push.consume_message_batch_max_size or min(self.pull_batch_size, MAX_BATCH_SIZE),
             tags=tags,
             sql=sql,
             start=_START[self.consume_from_where],

@@ -47,6 +47,12 @@ destination that has a ``checker``. What began there and ended in no way it know
 some time, again and again while the answer is unknown: also what another member of the same producer group
 (:meth:`Binder.producer_group`) began. After a bounded number of checks the message is put aside where people see it.
 
+**Batches.** A binding with ``consumer.batch-mode=true`` is bound with :meth:`Binder.bind_batch_consumer`, where the
+binder has :attr:`Capability.BATCH`. It hands the :class:`BatchReceiver` as many messages of one partition, in their
+order, as are there and as ``delivery.batch_size`` allows; it does not wait for more. The messages of a batch are all
+new or all redelivered. Each of the settlements that come back is carried out on its own. With ``delivery.ordered``
+the messages that are retried come again first, in their order, in a batch of their own.
+
 **Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching at once, before it first waits for anything, waits
 up to ``timeout`` seconds for calls in flight, carries out their settlements, commits and leaves the group; calls
 that are left are cancelled. The receiver raises ``CancelledError`` to messages that no handler has begun with. What
@@ -54,10 +60,10 @@ was cancelled stays unsettled and is delivered again to whoever comes next.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import (
@@ -77,6 +83,7 @@ from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import BrokerTransaction, TransactionState
 
 __all__ = [
+    "BatchReceiver",
     "Binder",
     "BinderContext",
     "BindingState",
@@ -191,6 +198,16 @@ class ProducerDestination:
             self.customizers(native, self)
 
 
+class BatchReceiver(Protocol):
+    """Handles several delivered messages at once."""
+
+    async def receive_batch(
+        self, messages: Sequence[Message[bytes]], redeliveries: Sequence[int]
+    ) -> Sequence[Settlement]:
+        """Return what becomes of each of ``messages``; ``redeliveries`` is how often each was given back before."""
+        ...
+
+
 class ConsumerBinding(ABC):
     """One consumer at work, as its binder returned it."""
 
@@ -293,6 +310,12 @@ class Binder(ABC):
 
         When this returns, an anonymous or new group receives everything that is sent from now on.
         """
+
+    async def bind_batch_consumer(
+        self, destination: ConsumerDestination, receiver: BatchReceiver
+    ) -> ConsumerBinding:
+        """As :meth:`bind_consumer`, delivering batches; only called on binders with :attr:`Capability.BATCH`."""
+        raise BinderError(f"binder {self.name!r} delivers no batches", binder=self.name)
 
     @abstractmethod
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:

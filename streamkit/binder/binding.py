@@ -274,7 +274,7 @@ class InputBinding(Binding):
         destination.permits.grant()
         if self._is_paused:
             destination.permits.withhold()
-        consumer = await binder.bind_consumer(destination, receiver)
+        consumer = await receiver.bind(binder, destination)
         if self._stops != stops:
             await consumer.stop(0)
             return False

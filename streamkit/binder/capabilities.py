@@ -39,6 +39,8 @@ class Capability(Enum):
     """The sender chooses the partition a message goes to."""
     REDELIVERY = "redelivery"
     """A message given back is delivered again later, perhaps to another member of the group."""
+    BATCH = "batch"
+    """A consumer binding receives several messages at once, and settles each."""
     DURABLE_GROUP = "durable-group"
     """A group receives what was sent while none of its members ran."""
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from streamkit.binder.capabilities import Capability, Requirement
 
 __all__ = [
+    "DEFAULT_BATCH_SIZE",
     "DEFAULT_DELAY_LEVELS",
     "ConsumerModel",
     "Delivery",
@@ -42,6 +43,8 @@ def parse_delay_levels(text: str) -> tuple[timedelta, ...]:
 
 DEFAULT_DELAY_LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
 """The 18 delay levels of RocketMQ's ``messageDelayLevel``; level 1 is the first."""
+
+DEFAULT_BATCH_SIZE: Final = 32
 
 _FIRST_REDELIVERY_LEVEL: Final = 3
 _CONCURRENT_REDELIVERIES: Final = 16
@@ -72,6 +75,7 @@ class Delivery:
         sql: An SQL92 expression over the headers, or ``None``.
         start: Where a new group begins.
         start_time_ms: For :attr:`StartPosition.TIMESTAMP`, milliseconds since the epoch.
+        batch_size: In batch mode: how many messages are delivered at once, at most.
         delay_levels: The table that levels refer to.
     """
 
@@ -85,6 +89,7 @@ class Delivery:
     sql: str | None = None
     start: StartPosition = StartPosition.LATEST
     start_time_ms: int | None = None
+    batch_size: int = DEFAULT_BATCH_SIZE
     delay_levels: Sequence[timedelta] = DEFAULT_DELAY_LEVELS
 
     @property

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from pydantic import BaseModel
 
 from streamkit.binder.attempts import BackOff, RetryPolicy
+from streamkit.binder.batch_receiving import BatchMessageReceiver
 from streamkit.binder.binder import (
     Binder,
     ConsumerDestination,
@@ -304,6 +305,7 @@ class BindingFactory:
         )
         delivery = extended.value.delivery()
         policy = self._policy(name, properties.consumer)
+        kind = BatchMessageReceiver if properties.consumer.batch_mode else MessageReceiver
         consumers = []
         topics = topics_of(properties.destination or name)
         shared = Permits(properties.consumer.concurrency) if properties.consumer.multiplex else None
@@ -326,7 +328,7 @@ class BindingFactory:
                 _or_global(properties.consumer.instance_count, self._settings.instance_count),
                 customizers=self._customizers.consumer,
             )
-            receiver = MessageReceiver(
+            receiver = kind(
                 self._owner,
                 name,
                 reading_in(properties.consumer.header_mode, channel.asend),
@@ -340,6 +342,9 @@ class BindingFactory:
                 binder.check_consumer(destination)
             consumers.append((destination, receiver))
         asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]
+        if properties.consumer.batch_mode:
+            batches = Requirement(Capability.BATCH, ("consumer.batch-mode",))
+            asked.append(_Asked(batches, self._origins_of(name)))
         ready = _CheckedBinder(self._registry, binder, name, asked)
         return InputBinding(self._owner, name, channel, consumers, ready)
 

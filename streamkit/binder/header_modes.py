@@ -10,6 +10,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from streamkit.binder.batch import Batch
 from streamkit.binder.embedded_headers import embed_headers, extract_headers
 from streamkit.binder.sending import Writer
 from streamkit.config.settings import HeaderMode
@@ -67,6 +68,8 @@ def _embedded(message: Message[bytes]) -> Message[bytes]:
 
 def _extracted(message: Message[object]) -> Message[object]:
     data = message.payload
+    if isinstance(data, Batch):
+        data.change(_extracted)
     if not isinstance(data, bytes):
         return message
     payload, headers = extract_headers(data)

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
 from streamkit.binder.attempts import RetryPolicy, after_failure, after_requeue, unwrapped
+from streamkit.binder.binder import Binder, ConsumerBinding, ConsumerDestination
 from streamkit.binder.deadlines import Call, Deadlines
 from streamkit.binder.delivery import Delivery
 from streamkit.binder.permits import Permits
@@ -89,6 +90,16 @@ class MessageReceiver:
             settlement = await self._settle_by_hand(message, redeliveries)
         else:
             settlement = await self._settle(message, redeliveries)
+        if settlement is not ACCEPT or message_settled.receivers:
+            self._tell(message, settlement)
+        return settlement
+
+    async def bind(self, binder: Binder, destination: ConsumerDestination) -> ConsumerBinding:
+        """Have ``binder`` deliver to this receiver."""
+        return await binder.bind_consumer(destination, self)
+
+    def _tell(self, message: Message[bytes], settlement: Settlement) -> None:
+        """Tell people and observers what becomes of a message."""
         if isinstance(settlement, RejectMessage):
             log.warning(
                 "Binding %r rejects message %s: %s", self._binding, message.headers.id, settlement.reason
@@ -97,7 +108,6 @@ class MessageReceiver:
             notify(
                 message_settled, self._owner, binding=self._binding, message=message, settlement=settlement
             )
-        return settlement
 
     async def _settle_by_hand(self, message: Message[bytes], redeliveries: int) -> Settlement:
         acknowledgment = Acknowledgment()
@@ -115,7 +125,8 @@ class MessageReceiver:
         for number in calls:
             attempt: Message[bytes] = Message(message.payload, headers.annotated(DELIVERY_ATTEMPT, number))
             try:
-                return await self._call(attempt, acknowledgment, redeliveries)
+                settlement = await self._call(attempt, acknowledgment)
+                return settlement if settlement is ACCEPT else self._bounded(settlement, redeliveries)
             except SettlementRequest as request:
                 return self._requested(attempt, request, redeliveries)
             except Exception as error:
@@ -138,9 +149,7 @@ class MessageReceiver:
             await self._permits.sleep(pause)
         raise AssertionError("a delivery makes at least one call")
 
-    async def _call(
-        self, message: Message[bytes], acknowledgment: Acknowledgment | None, redeliveries: int
-    ) -> Settlement:
+    async def _call(self, message: Message[object], acknowledgment: Acknowledgment | None) -> Settlement:
         """Make one call, and wait for the settlement if the listener took it upon itself."""
         permits = self._permits
         await permits.acquire()
@@ -157,12 +166,12 @@ class MessageReceiver:
                 return ACCEPT
             permits.release()
             held = False
-            return self._bounded(await acknowledgment.settled(), redeliveries)
+            return await acknowledgment.settled()
         except asyncio.CancelledError as error:
             if call is not None and Deadlines.is_timeout(call):
                 if acknowledgment is not None and acknowledgment.settlement is not None:
-                    return self._bounded(acknowledgment.settlement, redeliveries)
-                return self._timed_out(message, redeliveries)
+                    return acknowledgment.settlement
+                return self._timed_out(message)
             if _is_cancelled():
                 raise
             raise MessagingError("the listener awaited something that was cancelled", message) from error
@@ -172,19 +181,19 @@ class MessageReceiver:
             if call is not None and self._deadlines is not None:
                 self._deadlines.end(call)
 
-    async def _timed(self, message: Message[bytes]) -> None:
+    async def _timed(self, message: Message[object]) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         await self._target(message)
         seconds = loop.time() - began
         notify(message_handled, self._owner, binding=self._binding, message=message, seconds=seconds)
 
-    def _timed_out(self, message: Message[bytes], redeliveries: int) -> Settlement:
+    def _timed_out(self, message: Message[object]) -> Settlement:
         error = TimeoutError(f"not settled within consume-timeout {self._delivery.consume_timeout}")
         log.warning("Binding %r: message %s was %s", self._binding, message.headers.id, error)
         if self._delivery.broadcast:
             return ACCEPT
-        return after_requeue(self._delivery, redeliveries, Retry(None, error), str(error))
+        return Retry(None, error)
 
     def _requested(
         self, message: Message[bytes], request: SettlementRequest, redeliveries: int
@@ -195,9 +204,7 @@ class MessageReceiver:
         reason = request.reason if isinstance(request, Reject) else str(request)
         return self._bounded(RejectMessage(reason, request.__cause__), redeliveries)
 
-    def _bounded(
-        self, settlement: Settlement, redeliveries: int, reason: str = "retried by hand"
-    ) -> Settlement:
+    def _bounded(self, settlement: Settlement, redeliveries: int, reason: str | None = None) -> Settlement:
         """Return ``settlement`` within what the binding's delivery allows."""
         if self._delivery.broadcast and settlement is not ACCEPT:
             log.error(
@@ -205,6 +212,7 @@ class MessageReceiver:
             )
             return ACCEPT
         if isinstance(settlement, Retry):
+            reason = reason or ("retried by hand" if settlement.cause is None else str(settlement.cause))
             return after_requeue(self._delivery, redeliveries, settlement, reason)
         return settlement
 

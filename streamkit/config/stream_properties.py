@@ -70,8 +70,8 @@ class ConsumerProperties(SettingsModel):
     """No conversion by content type: the listener gets what the binder received."""
     multiplex: bool = False
     """One consumer for a list of destinations, which share its concurrency; false: each has as much of its own."""
-    batch_mode: Annotated[bool, Rejected("messages are handed over one by one")] = False
-    """Hand over a list of messages."""
+    batch_mode: bool = False
+    """Hand over several messages at once, as a list."""
 
 
 class ProducerProperties(SettingsModel):

@@ -15,6 +15,7 @@ from functools import partial
 from typing import cast, get_args, get_origin
 
 from streamkit.arguments import Reader, describe, plan_arguments
+from streamkit.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
 from streamkit.binder.binder import BindingState
 from streamkit.config.relaxed import uniform
 from streamkit.errors import ConfigurationError, MessageConversionError, MessageHandlingError
@@ -140,7 +141,13 @@ class FunctionWiring:
         one = bound.functions[position]
         readers = self._readers(bound, position)
         if not one.signature.streams:
-            return [self._handler(one, bound.inputs, readers[0], exit_)]
+            is_batch = position == 0 and self._parts.is_batch(bound.inputs[0])
+            return [self._handler(one, bound.inputs, readers[0], exit_, is_batch=is_batch)]
+        batches = [name for name in bound.inputs if position == 0 and self._parts.is_batch(name)]
+        if batches:
+            raise ConfigurationError(
+                f"function {describe(one.function)} takes streams, but its binding {batches[0]!r} is in batch mode"
+            )
         function = self._stream_function(bound.definition, one, readers, exit_)
         self.streams.append(function)
         return [StreamStage(function, index) for index in range(one.signature.inputs)]
@@ -153,22 +160,36 @@ class FunctionWiring:
         return [lambda asked: JointReader(self._parts.converter, given, asked)]
 
     def _handler(
-        self, one: RegisteredFunction, inputs: Sequence[str], reader_for: MakeReader, exit_: Exit
+        self,
+        one: RegisteredFunction,
+        inputs: Sequence[str],
+        reader_for: MakeReader,
+        exit_: Exit,
+        *,
+        is_batch: bool,
     ) -> ListenerHandler:
         name = inputs[0] if inputs else one.declaration.name
         width = self._parts.width(name) if inputs else 1
         gives_items = one.signature.result in (Result.ITEMS, Result.STREAM)
-        kind = ItemsHandler if gives_items else ListenerHandler
+        kind, plan = ItemsHandler if gives_items else ListenerHandler, plan_arguments
+        if is_batch:
+            kind, plan = BatchListenerHandler, plan_batch_arguments
+            if gives_items:
+                raise ConfigurationError(
+                    f"function {describe(one.function)} gives an iterator, but its binding {name!r} is in batch mode: "
+                    "let it return list[Message[...]]"
+                )
         return kind(
             one.function,
             Listener(name),
-            plan_arguments(one.function, reader_for, self._parts.providers),
+            plan(one.function, reader_for, self._parts.providers),
             condition=None,
             is_async=is_async(one.function),
             pool=lambda: self._pools.get(name, width),
             outputs=exit_.outputs,
             elsewhere=exit_.elsewhere,
             not_copied=(
+                BATCH_HEADERS,
                 *self._parts.settings.integration.message_handler_not_propagated_headers,
                 *exit_.not_copied,
             ),

@@ -19,6 +19,7 @@ documented ones, on a real clock what the system under test can be configured to
 """
 
 from streamkit.testing.contract.attempts import AttemptCases
+from streamkit.testing.contract.batches import BatchCases
 from streamkit.testing.contract.environment import ContractEnvironment
 from streamkit.testing.contract.errors import ErrorCases
 from streamkit.testing.contract.groups import GroupCases
@@ -40,6 +41,7 @@ class BinderContract(
     OrderCases,
     AttemptCases,
     SettlementCases,
+    BatchCases,
     ErrorCases,
     MessageCases,
     TypeCases,

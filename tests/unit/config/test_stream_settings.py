@@ -238,7 +238,7 @@ def test_all_errors_come_together():
     """Unknown keys, wrong values, broken placeholders and rejected settings are one report."""
     errors = wrong(
         "spring.cloud.stream.x=1\nspring.cloud.stream.instance-count=a\n"
-        "spring.cloud.stream.default.group=${nobody}\nspring.cloud.stream.default.consumer.batch-mode=true"
+        "spring.cloud.stream.default.group=${nobody}\nspring.cloud.stream.default.consumer.instance-index-list=1"
     )
     assert len(errors) == 4
     with pytest.raises(ConfigurationErrors, match=r"^1 setting is wrong:\n  - application\.properties:1: "):

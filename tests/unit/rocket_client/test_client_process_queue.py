@@ -135,6 +135,19 @@ def test_orderly_messages_are_taken_from_the_front_and_put_back_there() -> None:
     assert queue.smallest_unsettled() == 1
 
 
+def test_those_put_back_are_a_batch_of_their_own() -> None:
+    """So whoever counts attempts sees new messages together, and redelivered ones together."""
+    queue, pulled = filled(1, 5)
+    queue.enqueue(pulled.values())
+    failed = queue.take(2)
+    for message in failed:
+        message.reconsume_times += 1
+    queue.put_back(failed)
+    assert [message.queue_offset for message in queue.take(9)] == [1, 2]
+    assert [message.queue_offset for message in queue.take(9)] == [3, 4, 5]
+    assert queue.take(9) == []
+
+
 def test_a_lock_counts_for_its_time() -> None:
     """Without a lock, or too long after its renewal, the queue is not ours."""
     queue = ProcessQueue(QUEUE)
