@@ -1,0 +1,201 @@
+"""Malformed requests to Apache's 4.9.7 broker and ours: the same codes, offsets and stored messages.
+
+Apache's broker answers some with what its Java code threw; ours never fails so: those are listed by themselves.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting import TcpTransport
+from rocket_remoting.codes import RequestCode as Code
+from rocket_remoting.command import RemotingCommand
+from tests.end_to_end.raw_client import RawClient, send_header
+from tests.peer.conftest import Peers
+
+Fields = Mapping[str, str]
+Request = tuple[Code, Fields, bytes]
+
+SEND = {
+    "a": "p",
+    "b": "TOPIC",
+    "c": "TBW102",
+    "d": "4",
+    "e": "0",
+    "f": "0",
+    "g": "1700000000000",
+    "h": "0",
+    "i": "",
+}
+PULL = {
+    "consumerGroup": "GROUP", "topic": "TOPIC", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4",
+    "commitOffset": "0", "suspendTimeoutMillis": "15000", "subscription": "*", "subVersion": "0",
+    "expressionType": "TAG",
+}  # fmt: skip
+OF_QUEUE = {"topic": "TOPIC", "queueId": "0"}
+NEW_TOPIC = {"defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+             "topicFilterType": "SINGLE_TAG", "order": "false"}  # fmt: skip
+END = {"producerGroup": "p", "commitOrRollback": "8", "fromTransactionCheck": "false", "msgId": "x"}
+
+
+def without(fields: Fields, name: str) -> Fields:
+    return {key: value for key, value in fields.items() if key != name}
+
+
+SENDS: list[Request] = [
+    (Code.SEND_MESSAGE_V2, fields, b"x")
+    for fields in (
+        without(SEND, "b"),
+        SEND | {"e": "abc"},
+        SEND | {"e": "99999999999"},
+        SEND | {"i": "\x02\x02\x01\x02novalue\x02a\x01b\x02c\x01"},
+        SEND | {"i": "\x01\x01\x02a\x01b\x01c"},
+        SEND | {"i": "DELAY\x0199"},
+        SEND | {"i": "WAIT\x01perhaps"},
+        SEND | {"d": "-3", "b": "TOPIC-new"},
+        SEND | {"g": "-1"},
+        SEND | {"unknown": "x", "lo": "false", "ns": "space", "nsd": "true", "bname": "b", "oway": "false"},
+    )
+]
+PULLS: list[Request] = [
+    (Code.PULL_MESSAGE, fields, b"")
+    for fields in (
+        PULL | {"queueOffset": "99999999999999999999"},
+        PULL | {"queueOffset": "9223372036854775807"},
+        PULL | {"queueOffset": "-9223372036854775808"},
+        PULL | {"maxMsgNums": "0"},
+        PULL | {"maxMsgNums": "x"},
+        without(PULL, "consumerGroup"),
+        without(PULL, "subscription"),
+        PULL | {"sysFlag": "-1", "suspendTimeoutMillis": "1"},
+        PULL | {"unknown": "x", "lo": "false", "ns": "space", "nsd": "true"},
+        PULL | {"topic": "space%TOPIC"},
+    )
+]
+OFFSETS: list[Request] = [
+    (Code.QUERY_CONSUMER_OFFSET, OF_QUEUE | {"consumerGroup": "GROUP", "queueId": "-7"}, b""),
+    (Code.UPDATE_CONSUMER_OFFSET, OF_QUEUE | {"consumerGroup": "GROUP", "commitOffset": "many"}, b""),
+    (Code.SEARCH_OFFSET_BY_TIMESTAMP, OF_QUEUE | {"timestamp": "-1"}, b""),
+    (Code.SEARCH_OFFSET_BY_TIMESTAMP, OF_QUEUE | {"timestamp": "9223372036854775807"}, b""),
+    (Code.SEARCH_OFFSET_BY_TIMESTAMP, OF_QUEUE | {"timestamp": "0", "queueId": "77"}, b""),
+    (Code.GET_MAX_OFFSET, OF_QUEUE | {"topic": "TOPIC-no"}, b""),
+    (Code.GET_MAX_OFFSET, OF_QUEUE | {"queueId": "99"}, b""),
+    (Code.GET_MAX_OFFSET, OF_QUEUE | {"queueId": "-1"}, b""),
+    (Code.GET_MIN_OFFSET, {"topic": "TOPIC"}, b""),
+    (Code.GET_EARLIEST_MSG_STORETIME, OF_QUEUE | {"queueId": "99"}, b""),
+]
+OTHERS: list[Request] = [
+    (Code.VIEW_MESSAGE_BY_ID, {"offset": "-1"}, b""),
+    (Code.VIEW_MESSAGE_BY_ID, {"offset": "4611686018427387904"}, b""),
+    (Code.QUERY_MESSAGE, {"topic": "TOPIC"}, b""),
+    (Code.CONSUMER_SEND_MSG_BACK, {"group": "GROUP"}, b""),
+    (Code.CONSUMER_SEND_MSG_BACK, {"group": "GROUP", "offset": "-1", "delayLevel": "0"}, b""),
+    (Code.END_TRANSACTION, END | {"tranStateTableOffset": "5", "commitLogOffset": "99999999"}, b""),
+    (Code.HEART_BEAT, {}, b"not json"),
+    (Code.HEART_BEAT, {}, b""),
+    (Code.HEART_BEAT, {}, b'{"clientID":"c","consumerDataSet":[],"producerDataSet":[],"new":{"a":[1]}}'),
+    (Code.LOCK_BATCH_MQ, {}, b""),
+    (Code.UNLOCK_BATCH_MQ, {}, b"[]"),
+    (Code.CHECK_CLIENT_CONFIG, {}, b"x"),
+    (Code.GET_CONSUMER_LIST_BY_GROUP, {}, b""),
+    (Code.INVOKE_BROKER_TO_RESET_OFFSET,
+     {"topic": "TOPIC-no", "group": "GROUP", "timestamp": "0", "isForce": "true"}, b""),
+    (Code.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "GROUP", "clientId": "nobody", "jstackEnable": "false"}, b""),
+    (Code.CONSUME_MESSAGE_DIRECTLY, {"consumerGroup": "GROUP", "clientId": "nobody", "msgId": "zz"}, b""),
+    (Code.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC | {"topic": "bad name"}, b""),
+    (Code.DELETE_TOPIC_IN_BROKER, {"topic": "TOPIC-no"}, b""),
+    (Code.DELETE_TOPIC_IN_BROKER, {}, b""),
+    (Code.CLONE_GROUP_OFFSET, {"srcGroup": "a", "destGroup": "b", "topic": "TOPIC-no"}, b""),
+    (Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, b""),
+    (Code.GET_TOPIC_STATS_INFO, {"topic": "TOPIC-no"}, b""),
+    (Code.GET_CONSUME_STATS, {"consumerGroup": "GROUP-no"}, b""),
+    (Code.QUERY_CONSUME_QUEUE, OF_QUEUE | {"index": "0", "count": "3", "topic": "TOPIC-no"}, b""),
+]  # fmt: skip
+OURS: list[tuple[Request, int]] = [
+    ((Code.SEND_MESSAGE_V2, SEND | {"i": "DELAY\x01abc"}, b"x"), 13),  # NumberFormatException
+    ((Code.PULL_MESSAGE, PULL | {"maxMsgNums": "-5"}, b""), 0),  # IllegalArgumentException
+    ((Code.PULL_MESSAGE, PULL | {"maxMsgNums": "2147483647"}, b""), 0),  # OutOfMemoryError
+    ((Code.PULL_MESSAGE, PULL | {"expressionType": "XPATH"}, b""), 1),  # gets everything
+    ((Code.PULL_MESSAGE, PULL | {"expressionType": "SQL92", "subscription": "a >"}, b""), 23),  # gets everything
+    ((Code.QUERY_MESSAGE, {"topic": "TOPIC", "key": "k", "maxNum": "-1", "beginTimestamp": "5",
+                           "endTimestamp": "1"}, b""), 22),  # IllegalArgumentException
+    ((Code.QUERY_CONSUMER_OFFSET, OF_QUEUE, b""), 1),  # answers for no group
+    ((Code.HEART_BEAT, {}, b"{}"), 1),  # takes a client without an id
+    ((Code.LOCK_BATCH_MQ, {}, b"{}"), 1),  # locks for nobody
+    ((Code.UPDATE_AND_CREATE_TOPIC, NEW_TOPIC | {"topic": "TOPIC-x", "readQueueNums": "-1"}, b""), 29),  # makes it
+]  # fmt: skip
+"""What ours answers where Apache's broker fails, or does what nobody can want."""
+
+COMPARED = ("nextBeginOffset", "minOffset", "maxOffset", "offset", "queueId", "queueOffset", "timestamp")
+
+
+class Side:
+    """A client in front of one broker, with names of its own."""
+
+    def __init__(self, client: RawClient, address: str) -> None:
+        self.client = client
+        self.address = address
+        self.topic = f"malformed-{secrets.token_hex(4)}"
+
+    async def ask(self, request: Request) -> RemotingCommand:
+        """Send one request, on a new connection when the last one was closed."""
+        code, fields, body = request
+        if self.client.connection.is_closed:
+            self.client = await RawClient.connect(TcpTransport(), self.address)
+        named = {name: value.replace("TOPIC", self.topic).replace("GROUP", f"g-{self.topic}")
+                 for name, value in fields.items()}  # fmt: skip
+        return await self.client.connection.invoke(code, None, body, timeout=60, ext_fields=named)
+
+    async def answers(self) -> list[Any]:
+        """Return code and offsets of each answer, and what is stored in the end."""
+        await self.client.ask_ok(Code.SEND_MESSAGE_V2, send_header(self.topic), b"hello")
+        told: list[Any] = [await self._answer(request) for request in SENDS]
+        while await self.client.end(self.topic) < 6:  # noqa: ASYNC110 - Apache queues them a little later
+            await asyncio.sleep(0.05)
+        told += [await self._answer(request) for request in (*PULLS, *OFFSETS, *OTHERS)]
+        stored = await self.client.messages(self.topic)
+        return [*told, [(m.body, m.properties, m.born_timestamp) for m in stored]]
+
+    async def _answer(self, request: Request) -> tuple[str, int, Fields]:
+        answer = await self.ask(request)
+        fields = answer.ext_fields or {}
+        return str(request), answer.code, {name: fields[name] for name in COMPARED if name in fields}
+
+
+@pytest.mark.peer
+def test_malformed_requests_are_answered_as_apache_s_broker_answers(peers: Peers) -> None:
+    """Wrong numbers, names, properties, offsets and bodies; fields of other versions are passed over."""
+
+    async def both() -> tuple[list[Any], list[Any]]:
+        async with EmbeddedBroker() as embedded:
+            addresses = peers.broker("4.9.7").address, embedded.broker_address
+            sides = [Side(await RawClient.connect(TcpTransport(), address), address) for address in addresses]
+            theirs, ours = await asyncio.gather(*(side.answers() for side in sides))
+            for side in sides:
+                await side.client.connection.close()
+            return theirs, ours
+
+    theirs, ours = asyncio.run(both())
+    for expected, answered in zip(theirs, ours, strict=True):
+        assert answered == expected
+
+
+def test_where_apache_s_broker_fails_ours_refuses_or_serves() -> None:
+    """With a code that says what is wrong, and a remark."""
+
+    async def main() -> None:
+        async with EmbeddedBroker() as embedded:
+            address = embedded.broker_address
+            side = Side(await RawClient.connect(TcpTransport(), address), address)
+            await side.client.ask_ok(Code.SEND_MESSAGE_V2, send_header(side.topic), b"hello")
+            for request, code in OURS:
+                answer = await side.ask(request)
+                assert answer.code == code, (request, answer)
+                assert answer.remark or not code
+            await side.client.connection.close()
+
+    asyncio.run(main())
