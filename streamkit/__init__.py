@@ -36,12 +36,14 @@ if TYPE_CHECKING:  # what type checkers see; `_MODULES` says the same to the int
     from streamkit.listener import error_listener as error_listener
     from streamkit.listener import send_to as send_to
     from streamkit.listener import stream_listener as stream_listener
+    from streamkit.listener import transaction_listener as transaction_listener
     from streamkit.messaging.channel import MessageChannel as MessageChannel
     from streamkit.messaging.converter import MessageConverter as MessageConverter
     from streamkit.messaging.headers import MessageHeaders as MessageHeaders
     from streamkit.messaging.interceptor import ChannelInterceptor as ChannelInterceptor
     from streamkit.messaging.message import ErrorMessage as ErrorMessage
     from streamkit.messaging.message import Message as Message
+    from streamkit.messaging.transaction import TransactionState as TransactionState
 
 _MODULES = {
     "Acknowledgment": "streamkit.binder.acknowledgment",
@@ -62,6 +64,7 @@ _MODULES = {
     "StreamApplication": "streamkit.application",
     "StreamBridge": "streamkit.bridge",
     "StreamkitError": "streamkit.errors",
+    "TransactionState": "streamkit.messaging.transaction",
     "enable_binding": "streamkit.declarations",
     "error_listener": "streamkit.listener",
     "function": "streamkit.functions.declaration",
@@ -69,6 +72,7 @@ _MODULES = {
     "output_channel": "streamkit.declarations",
     "send_to": "streamkit.listener",
     "stream_listener": "streamkit.listener",
+    "transaction_listener": "streamkit.listener",
 }
 
 __all__ = [
@@ -90,6 +94,7 @@ __all__ = [
     "StreamApplication",
     "StreamBridge",
     "StreamkitError",
+    "TransactionState",
     "enable_binding",
     "error_listener",
     "function",
@@ -97,6 +102,7 @@ __all__ = [
     "output_channel",
     "send_to",
     "stream_listener",
+    "transaction_listener",
 ]
 
 

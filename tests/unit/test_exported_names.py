@@ -32,6 +32,7 @@ def test_the_list_of_names():
         "StreamApplication",
         "StreamBridge",
         "StreamkitError",
+        "TransactionState",
         "enable_binding",
         "error_listener",
         "function",
@@ -39,6 +40,7 @@ def test_the_list_of_names():
         "output_channel",
         "send_to",
         "stream_listener",
+        "transaction_listener",
     ]
 
 

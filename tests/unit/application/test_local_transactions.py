@@ -1,0 +1,203 @@
+"""Local transactions as applications write them: blocks in both kinds of code, listeners in every form."""
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from streamkit import Message, MessageHeaders, StreamApplication, TransactionState, transaction_listener
+from streamkit.config.origin import Scalar
+from streamkit.errors import BlockingSendError, ConfigurationError, MessageDeliveryError
+from streamkit.messaging import DirectChannel
+from streamkit.messaging.interceptor import ChannelInterceptor
+
+BINDING = "spring.cloud.stream.rocketmq.bindings.out.producer"
+SETTINGS: dict[str, Scalar] = {
+    "spring.cloud.stream.default-binder": "inmemory",
+    "spring.cloud.stream.output-bindings": "out",
+    "spring.cloud.stream.bindings.out.destination": "orders",
+    "spring.cloud.stream.bindings.in.destination": "orders",
+    "spring.cloud.stream.bindings.in.group": "g",
+    f"{BINDING}.transactional": True,
+    f"{BINDING}.group": "till",
+}
+
+
+@dataclass
+class Order:
+    number: int
+
+
+def application(*sources: object, **more: Scalar) -> StreamApplication:
+    settings = SETTINGS | {f"{BINDING}.{name.replace('_', '-')}": value for name, value in more.items()}
+    return StreamApplication(*sources, config_location="optional:/none", properties=settings)
+
+
+def commit() -> TransactionState:
+    return TransactionState.COMMIT
+
+
+def heard(app: StreamApplication) -> list[dict[str, int]]:
+    """What the application's own input hears."""
+    payloads: list[dict[str, int]] = []
+
+    @app.stream_listener("in")
+    def listen(payload: dict[str, int]) -> None:
+        payloads.append(payload)
+
+    return payloads
+
+
+@transaction_listener("till")
+class Tills:
+    """As the book's listener is written."""
+
+    checked: ClassVar[list[object]] = []
+
+    def execute_local_transaction(self, message: Message[Order], argument: object) -> TransactionState:
+        return TransactionState.UNKNOWN if message.payload.number == 13 else TransactionState.COMMIT
+
+    async def check_local_transaction(self, message: Message[Order]) -> TransactionState:
+        self.checked.append(message.payload)
+        return TransactionState.ROLLBACK
+
+
+def test_def_code_uses_a_plain_block() -> None:
+    """In a thread that may block; on the application's loop it says what to write instead."""
+    app = application()
+    app.transaction_listener("till")(commit)
+    payloads = heard(app)
+    with app.test() as test:
+        channel = app.channel("out")
+        with pytest.raises(ZeroDivisionError), channel.transaction(Message({"number": 1})):
+            raise ZeroDivisionError
+        with channel.transaction(Message({"number": 2}, {"TRANSACTION_ID": "t2"})) as tx:
+            assert tx.transaction_id == "t2"
+        test.settle()
+        assert payloads == [{"number": 2}]
+
+        async def wrong() -> None:
+            with channel.transaction(Message({"number": 3})):
+                raise AssertionError("it must not begin")
+
+        with pytest.raises(BlockingSendError, match="would block the loop"):
+            test.run(wrong())
+
+
+def test_a_class_of_a_module_is_found_and_made() -> None:
+    """With both methods; what it leaves unknown it is asked about, payload and all."""
+    Tills.checked.clear()
+    app = application(Tills)
+    payloads = heard(app)
+    with app.test() as test:
+        for number in (7, 13):
+            app.channel("out").send(Message(Order(number)))
+        test.advance(seconds=70)
+        assert payloads == [{"number": 7}]
+        assert Tills.checked == [Order(13)]
+        test.advance(seconds=200)
+        assert Tills.checked == [Order(13)]
+
+
+def test_a_checker_s_arguments_are_a_listener_s() -> None:
+    """Payload by annotation, headers; `def` runs on a thread."""
+    app, asked = application(), list[object]()
+
+    @app.transaction_listener("till")
+    def check(order: Order, headers: MessageHeaders) -> TransactionState:
+        asked.append((order, headers["TRANSACTION_ID"]))
+        return TransactionState.COMMIT
+
+    payloads = heard(app)
+    with app.test() as test:
+        with app.channel("out").transaction(Message(Order(7), {"TRANSACTION_ID": "t7"})) as tx:
+            tx.unknown()
+        assert payloads == []
+        test.advance(seconds=70)
+        assert payloads == [{"number": 7}]
+    assert asked == [(Order(7), "t7")]
+
+
+def test_settings_may_name_the_listener() -> None:
+    """The second generation's spelling: `producer-type=Trans` and `transaction-listener`."""
+    app = application(transactional=False, producer_type="Trans", transaction_listener="tills")
+    app.register("tills", Tills())
+    payloads = heard(app)
+    with app.test() as test:
+        app.channel("out").send(Message(Order(7)))
+        test.settle()
+        assert payloads == [{"number": 7}]
+
+
+def test_a_missing_listener_is_told_with_the_setting_s_line(tmp_path: Path) -> None:
+    """And the nearest group that has one."""
+    file = tmp_path / "application.properties"
+    file.write_text(
+        textwrap.dedent(f"""\
+            spring.cloud.stream.default-binder=inmemory
+            spring.cloud.stream.output-bindings=out
+            {BINDING}.group=til
+            {BINDING}.transactional=true
+            """)
+    )
+    app = StreamApplication(config_location=file)
+    app.transaction_listener("till")(commit)
+    with (
+        pytest.raises(ConfigurationError, match=r"producer group 'til'.*Did you mean 'till'") as caught,
+        app.test(),
+    ):
+        pass
+    assert "application.properties:4" in str(caught.value)
+
+
+def test_a_group_has_one_listener() -> None:
+    """Two are refused."""
+    app = application(Tills)
+    app.transaction_listener("till")(commit)
+    with pytest.raises(ConfigurationError, match=r"two transaction listeners.*'till'"), app.test():
+        pass
+
+
+def test_what_is_no_listener_is_refused() -> None:
+    """Neither a function nor an object with the method."""
+    app = application(transaction_listener="tills")
+    app.register("tills", object())
+    with pytest.raises(ConfigurationError, match="is no transaction listener"), app.test():
+        pass
+
+
+def test_a_checker_that_says_nothing_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Only a `TransactionState` is an answer."""
+    app = application()
+    app.transaction_listener("till")(lambda: None)
+    with app.test() as test:
+        with app.channel("out").transaction(Message("x")) as tx:
+            tx.unknown()
+        test.advance(seconds=70)
+        assert "returned None: expected a TransactionState" in caplog.text
+
+
+def test_a_channel_that_is_no_output_begins_nothing() -> None:
+    """Nor does one whose interceptor stops the message; the block is not entered."""
+
+    class Stop(ChannelInterceptor):
+        def pre_send(self, message: Message[object], channel: object) -> Message[object] | None:
+            return None
+
+    channel = DirectChannel("local")
+    channel.subscribe(lambda message: None)
+    app = application()
+    app.transaction_listener("till")(commit)
+
+    async def begin(target: DirectChannel) -> None:
+        async with target.transaction(Message("x")):
+            raise AssertionError("it must not begin")
+
+    with app.test() as test:
+        with pytest.raises(MessageDeliveryError, match="no output binding of a binder"):
+            test.run(begin(channel))
+        channel.add_interceptor(Stop())
+        with pytest.raises(MessageDeliveryError, match="an interceptor stopped the message"):
+            test.run(begin(channel))
