@@ -83,6 +83,15 @@ class SpringStage:
         transactional = self.first and "producer.transactional" in producer
         return self.spring("TransactionalApplication" if transactional else "SendingApplication", properties)
 
+    def transactional_sender(self, topic: str) -> SpringApp:
+        """Start a Spring application whose `output` is transactional; headers say how transactions end."""
+        if self.first:
+            # The group that the book's listener is annotated with.
+            settings = {"producer.transactional": "true", "producer.group": "OrderTransactionGroup"}
+        else:
+            settings = {"producer.producer-type": "Trans", "producer.transaction-listener": "transactions"}
+        return self.sender(topic, **settings)
+
     def receiver(
         self, topic: str, group: str | None = None, *, orders: bool = False, fail_times: int = 0, **more: str
     ) -> SpringApp:

@@ -1,0 +1,82 @@
+"""Transactions between Spring Cloud Alibaba's applications and streamkit's, on Apache's broker and on ours."""
+
+import json
+
+import pytest
+
+from streamkit import Message, TransactionState
+from tests.peer.spring_stage import STREAM, SpringStage
+from tests.peer.test_spring_exchange import Order
+
+pytestmark = pytest.mark.peer
+
+CHECK_TIMEOUT = 60.0
+ORDER = {"id": "123", "address": "浙江杭州"}
+
+
+def test_a_spring_transaction_commits_or_rolls_back(spring_stage: SpringStage) -> None:
+    """The book's order arrives when its local transaction is committed, and only then."""
+    topic = spring_stage.topic()
+    inbox = spring_stage.streamkit_receiver(topic, Order)
+    sender = spring_stage.transactional_sender(topic)
+
+    sender.send({"id": "0", "address": "nowhere"}, execute="ROLLBACK", TRANSACTION_ID="t0")
+    sender.send(ORDER, execute="COMMIT", TRANSACTION_ID="t1")
+
+    (message,) = inbox.take(1, CHECK_TIMEOUT)
+    assert message.payload == Order(**ORDER)
+    assert [json.loads(asked.payload)["id"] for asked in sender.take(2)] == ["0", "123"]
+
+
+def test_a_spring_transaction_is_asked_about(spring_stage: SpringStage) -> None:
+    """What its application did not know, the broker asks it: the book's transaction id is there again."""
+    topic = spring_stage.topic()
+    inbox = spring_stage.streamkit_receiver(topic, Order)
+    sender = spring_stage.transactional_sender(topic)
+
+    sender.send(ORDER, execute="UNKNOWN", check="COMMIT", TRANSACTION_ID="t1")
+
+    (message,) = inbox.take(1, CHECK_TIMEOUT)
+    assert message.payload == Order(**ORDER)
+    executed, checked = sender.take(2)
+    assert (executed.event, checked.event) == ("execute", "check")
+    assert json.loads(checked.payload) == ORDER
+    name = "rocketmq_TRANSACTION_ID" if spring_stage.first else "UNIQ_KEY"
+    assert "t1" in {checked.headers.get("TRANSACTION_ID"), checked.headers.get(name)}
+
+
+@pytest.mark.parametrize(
+    ("executed", "checked", "arrives"),
+    [("COMMIT", "ROLLBACK", True), ("ROLLBACK", "COMMIT", False), ("UNKNOWN", "COMMIT", True)],
+)
+def test_a_streamkit_transaction_ends_as_its_listener_says(
+    spring_stage: SpringStage, executed: str, checked: str, arrives: bool
+) -> None:
+    """A listener of the book's shape decides, and answers the broker's checks; Spring sees what is committed."""
+    topic, group = spring_stage.topic(), spring_stage.name("orders")
+    receiver = spring_stage.receiver(topic, orders=True)
+    app = spring_stage.streamkit(
+        {
+            f"{STREAM}.bindings.output.destination": topic,
+            f"{STREAM}.output-bindings": "output",
+            f"{STREAM}.rocketmq.bindings.output.producer.transactional": "true",
+            f"{STREAM}.rocketmq.bindings.output.producer.group": group,
+        }
+    )
+
+    @app.transaction_listener(group)
+    class Orders:
+        def execute_local_transaction(self, message: Message[Order], argument: object) -> TransactionState:
+            return TransactionState[executed if message.payload.id == "123" else "COMMIT"]
+
+        def check_local_transaction(self, message: Message[Order]) -> TransactionState:
+            return TransactionState[checked]
+
+    with app:
+        app.bridge.send("output", Order("123", "one"))
+        expected = ["123 to one"] if arrives else []
+        receiver.take(len(expected), CHECK_TIMEOUT)
+        app.bridge.send("output", Order("124", "two"))
+
+    received = receiver.take(len(expected) + 1, CHECK_TIMEOUT)
+    assert [m.payload for m in received] == [*expected, "124 to two"]
