@@ -35,6 +35,7 @@ from streamkit.messaging.channel import SubscribableChannel, running_loop
 from streamkit.messaging.converter import MessageConverter
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import LoopPortal, Portal
+from streamkit.pollable_source import PollableMessageSource
 from streamkit.registrations import Registrations
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
@@ -274,6 +275,11 @@ class StreamApplication:
         return self._container
 
     @property
+    def containers(self) -> "tuple[Container, ...]":
+        """Where names and markers are looked up: the user's own container, if there is one, then the application's."""
+        return (self.container,) if self._own_container is None else (self._own_container, self.container)
+
+    @property
     def name(self) -> str:
         """`spring.application.name`, or `application`."""
         return self.environment.text("spring.application.name") or "application"
@@ -311,6 +317,15 @@ class StreamApplication:
             known = ", ".join(sorted(service.bindings)) or "none"
             raise ApplicationError(f"there is no binding {name_of(name)!r}; there are: {known}")
         return found
+
+    def pollable_source(self, name: BindingName) -> PollableMessageSource:
+        """Return what polls a binding: the one of that name, or the one that `pollable-source` calls so.
+
+        Before the application starts, a name that no setting lists becomes a polled binding.
+        """
+        if self._runtime is None:
+            self._registrations.polled.append(name_of(name))
+        return PollableMessageSource(name_of(name), lambda wanted: self._required_runtime().polled(wanted))
 
     @property
     def bindings(self) -> "Mapping[str, Binding]":
@@ -480,15 +495,24 @@ class StreamApplication:
         if background is not None:
             background.stop()
 
-    def test(self, *, strict: bool = False) -> "Harness":
+    def test(
+        self,
+        *,
+        strict: bool = False,
+        properties: "Mapping[str, Scalar] | None" = None,
+        provide: Mapping[str, object] | None = None,
+    ) -> "Harness":
         """Return a context in which the application runs on memory and virtual time, for tests.
 
         Args:
             strict: Whether a message nobody has read at the end is an error.
+            properties: Settings that win over everything while the test runs.
+            provide: What the containers' providers of these names give while it runs: the user's container's first,
+                then those of :attr:`container`.
         """
         from streamkit.testing.harness import Harness
 
-        return Harness(self, strict=strict)
+        return Harness(self, strict=strict, properties=properties, provide=provide)
 
     def __repr__(self) -> str:
         return f"<StreamApplication {'running' if self.is_running else 'stopped'}>"

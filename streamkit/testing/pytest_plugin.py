@@ -6,7 +6,7 @@ Importing it imports nothing of streamkit; what a fixture needs is imported when
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,12 +35,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def stream_test() -> "Iterator[Callable[[StreamApplication], Harness]]":
-    """Start applications for the test: ``test = stream_test(app)``; they are stopped after it."""
+def stream_test() -> "Iterator[Callable[..., Harness]]":
+    """Start applications for the test, as ``app.test()`` does: ``test = stream_test(app, strict=True)``.
+
+    They are stopped after it.
+    """
     with ExitStack() as stack:
 
-        def start(app: "StreamApplication", *, strict: bool = False) -> "Harness":
-            return stack.enter_context(app.test(strict=strict))
+        def start(app: "StreamApplication", **options: Any) -> "Harness":
+            return stack.enter_context(app.test(**options))
 
         yield start
 

@@ -2,12 +2,15 @@
 
 import time as real_time
 from collections.abc import Callable
+from typing import Annotated
 
 import pytest
+from dependency_injector import containers, providers
+from dependency_injector.wiring import Provide
 
-from streamkit import Message, send_to
+from streamkit import Message, Processor, send_to
 from streamkit.application import StreamApplication
-from streamkit.errors import BinderError
+from streamkit.errors import BinderError, MessageConversionError
 from streamkit.testing.harness import Harness
 from streamkit.testing.virtual_time import DEFAULT_EPOCH_MS, VirtualTime
 
@@ -113,6 +116,100 @@ def test_strict_mode_fails_on_what_nobody_looked_at(stream_test: StartTest) -> N
     harness = stream_test(application(), strict=True)
     harness.input("orders").send("5")
     harness.output("receipts").receive()
+
+
+def test_strict_mode_fails_on_what_the_test_did_not_receive() -> None:
+    """A message that an output holds when the test ends is shown."""
+    test = application().test(strict=True).__enter__()
+    receipts = test.output("receipts")
+    test.input("orders").send("5")
+    test.input("orders").send("6")
+    assert receipts.receive(str).payload == "paid 5"
+    with pytest.raises(AssertionError, match=r"not received: 1 at 'topic-of-receipts': b'paid 6' \{"):
+        test.__exit__(None, None, None)
+
+
+def test_a_missing_message_is_explained_by_what_was_sent_instead() -> None:
+    """With the binding, the payload and the headers, so that a wrong name or topic is seen at once."""
+    with application().test() as test:
+        test.input("orders").send("5")
+        with pytest.raises(AssertionError, match="nothing was sent to 'elsewhere'") as caught:
+            test.output("elsewhere").receive()
+    assert "the application sent:\n  to binding 'receipts': b'paid 5' {" in str(caught.value)
+
+
+def test_a_message_of_another_type_is_shown() -> None:
+    """The error has a note with the payload that is not what the test expects."""
+    with application().test() as test:
+        test.input("orders").send("5")
+        with pytest.raises(MessageConversionError) as caught:
+            test.output("receipts").receive(dict)
+    (note,) = caught.value.__notes__
+    assert note.startswith("The message at 'topic-of-receipts': b'paid 5' {")
+
+
+def test_declared_channels_name_inputs_and_outputs() -> None:
+    """As they do in decorators."""
+    app = StreamApplication(config_location="optional:/none")
+    app.enable_binding(Processor)
+    app.stream_listener(Processor.input)(send_to(Processor.output)(echo))
+    with app.test() as test:
+        test.input(Processor.input).send("x")
+        assert test.output(Processor.output).receive(str).payload == "x"
+
+
+async def echo(text: str) -> str:
+    """A listener."""
+    return text
+
+
+class Prices:
+    """Something a listener needs."""
+
+    def of(self, name: str) -> str:
+        """A price that a test cannot have."""
+        raise ConnectionError(name)
+
+
+class Fake(Prices):
+    """The same in a test."""
+
+    def of(self, name: str) -> str:
+        """Always the same."""
+        return f"{name}: 7"
+
+
+class Parts(containers.DeclarativeContainer):
+    """An application's own container."""
+
+    prices = providers.Singleton(Prices)
+
+
+async def quote(name: str, prices: Annotated[Prices, Provide[Parts.prices]]) -> str:
+    """A listener that is given something."""
+    return prices.of(name)
+
+
+def test_providers_and_settings_are_replaced_while_the_test_runs() -> None:
+    """`provide` overrides a provider by name, `properties` win over the settings; both are gone afterwards."""
+    parts = Parts()
+    app = StreamApplication(
+        config_location="optional:/none",
+        container=parts,
+        properties={"spring.cloud.stream.bindings.quotes.destination": "real"},
+    )
+    app.enable_binding(Processor)
+    app.stream_listener(Processor.input)(send_to("quotes")(quote))
+    with app.test(
+        provide={"prices": Fake()}, properties={"spring.cloud.stream.bindings.quotes.destination": "other"}
+    ) as test:
+        test.input("input").send("tea")
+        assert test.output("other").receive(str).payload == "tea: 7"
+    assert type(parts.prices()) is Prices
+    with app.test() as test:
+        assert test.properties("quotes").destination == "real"
+    with pytest.raises(LookupError, match=r"no container has a provider 'price'; there are: .*prices"):
+        app.test(provide={"price": Fake()}).__enter__()
 
 
 def test_a_failing_test_is_not_hidden_by_strictness() -> None:

@@ -1,0 +1,181 @@
+"""Where a test sends messages, and where it finds those that the application sent."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
+
+from streamkit.binder.binder import ConsumerDestination, ProducerBinding, ProducerDestination
+from streamkit.binder.delivery import Delivery, StartPosition
+from streamkit.binder.factory import topics_of
+from streamkit.binder.permits import Permits
+from streamkit.binder.settlement import ACCEPT, Settlement
+from streamkit.config.settings import ConsumerProperties, ProducerProperties
+from streamkit.errors import BinderError, MessageConversionError
+from streamkit.messaging.headers import SEQUENCE
+from streamkit.messaging.message import Message
+
+if TYPE_CHECKING:  # the harness makes these
+    from streamkit.testing.harness import Harness
+
+__all__ = ["InputDestination", "OutputDestination", "described"]
+
+T = TypeVar("T")
+
+_SHOWN: Final = 200
+
+
+class InputDestination:
+    """Where a test sends what the application receives."""
+
+    def __init__(self, harness: "Harness", name: str) -> None:
+        self._harness = harness
+        properties = harness.properties(name)
+        binder = harness.binder(name)
+        topic = topics_of(properties.destination or name)[0]
+        self._write = harness.app.container.converter().payload_writer(properties.content_type)
+        destination = ProducerDestination(
+            topic, f"test of {name}", ProducerProperties(), binder.producer_properties(), _ignore
+        )
+        self._producer: ProducerBinding = harness.run(binder.bind_producer(destination))
+
+    def send(self, data: object, headers: Mapping[str, object] | None = None) -> None:
+        """Send a message, or a payload converted by the binding's content type; return when it is settled.
+
+        Args:
+            data: A message or a payload.
+            headers: Headers of a payload.
+        """
+        message: Message[object] = data if isinstance(data, Message) else Message(data, headers)
+        self._harness.run(self._producer.send(self._write(message)))
+        self._harness.settle()
+
+
+class OutputDestination:
+    """What the application has sent to one destination."""
+
+    def __init__(self, harness: "Harness", name: str, topic: str) -> None:
+        self._harness = harness
+        self._topic = topic
+        self._content_type = harness.properties(name).content_type
+        self._waiting: list[Message[bytes]] = []
+        self._arrival: asyncio.Future[None] | None = None
+        binder = harness.binder(name)
+        destination = ConsumerDestination(
+            topic,
+            None,
+            f"test of {topic}",
+            ConsumerProperties(),
+            binder.consumer_properties(),
+            Delivery(start=StartPosition.EARLIEST),
+            Permits(1000),
+        )
+        harness.run(binder.bind_consumer(destination, self._collect))
+        harness.settle()
+
+    async def _collect(self, message: Message[bytes], redeliveries: int) -> Settlement:
+        self._waiting.append(message)
+        self._waiting.sort(key=_sequence)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+        return ACCEPT
+
+    @overload
+    def receive(self, type_: None = None, *, within: float = 0) -> Message[bytes]: ...
+    @overload
+    def receive(self, type_: type[T], *, within: float = 0) -> Message[T]: ...
+    def receive(self, type_: type[T] | None = None, *, within: float = 0) -> Message[T] | Message[bytes]:
+        """Take the oldest message.
+
+        Args:
+            type_: What its payload is read as; bytes if not given.
+            within: Seconds of virtual time to wait for one.
+
+        Raises:
+            AssertionError: There is none.
+        """
+        self._settle_if_empty()
+        if not self._waiting and within > 0:
+            self._harness.run(self._wait(within))
+        if not self._waiting:
+            raise AssertionError(self._nothing(within))
+        return self._read(self._waiting.pop(0), type_)
+
+    @overload
+    def receive_all(self, type_: None = None) -> list[Message[bytes]]: ...
+    @overload
+    def receive_all(self, type_: type[T]) -> list[Message[T]]: ...
+    def receive_all(self, type_: type[T] | None = None) -> list[Message[T]] | list[Message[bytes]]:
+        """Take all messages there are, in the order they were sent."""
+        self._harness.settle()
+        taken, self._waiting = self._waiting, []
+        if type_ is None:
+            return taken
+        return [cast("Message[T]", self._read(message, type_)) for message in taken]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no message."""
+        self._settle_if_empty()
+        return not self._waiting
+
+    def clear(self) -> None:
+        """Forget the messages there are."""
+        self._waiting.clear()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def _settle_if_empty(self) -> None:
+        """Let what the test has sent by other ways arrive."""
+        if not self._waiting:
+            self._harness.settle()
+
+    async def _wait(self, seconds: float) -> None:
+        self._arrival = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._arrival
+        except TimeoutError:
+            pass  # the caller sees that nothing came
+        finally:
+            self._arrival = None
+
+    def _read(self, message: Message[bytes], type_: type[T] | None) -> "Message[T] | Message[bytes]":
+        if type_ is None:
+            return message
+        converter = self._harness.app.container.converter()
+        try:
+            value = converter.payload_reader(type_, self._content_type)(message)
+        except MessageConversionError as error:
+            error.add_note(f"The message at {self._topic!r}: {described(message)}")
+            raise
+        return Message(cast("T", value), message.headers)
+
+    def _nothing(self, within: float) -> str:
+        waited = f" within {within:g} s" if within else ""
+        return f"nothing was sent to {self._topic!r}{waited}\n{self._harness.what_happened()}"
+
+    def described(self) -> str:
+        """Return the messages there are, for people."""
+        return ", ".join(described(message) for message in self._waiting)
+
+    def __repr__(self) -> str:
+        return f"<OutputDestination {self._topic!r} with {len(self._waiting)}>"
+
+
+def described(message: Message[object]) -> str:
+    """Return a message's payload and headers in one line of a bearable length."""
+    payload, headers = repr(message.payload), message.headers.user_values()
+    return (payload if len(payload) <= _SHOWN else f"{payload[:_SHOWN]}…") + f" {headers}"
+
+
+def _sequence(message: Message[bytes]) -> int:
+    number = message.headers.get(SEQUENCE)
+    return number if isinstance(number, int) else 0
+
+
+async def _ignore(message: Message[bytes], error: BinderError) -> None:
+    """Nothing: the in-memory producer never fails after it returned."""
