@@ -50,6 +50,7 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from streamkit.config.environment import Environment
     from streamkit.config.origin import Scalar
     from streamkit.container import ApplicationContainer
+    from streamkit.management.health import HealthComponent
     from streamkit.runtime import Runtime
     from streamkit.testing.harness import Harness
 
@@ -340,6 +341,15 @@ class StreamApplication:
         return BindingsController(self._required_runtime)
 
     @property
+    def management_url(self) -> str | None:
+        """Where the management endpoints are served, or None."""
+        return self._required_runtime().management_url
+
+    async def health(self) -> "HealthComponent":
+        """Return whether the application can do its work: the health of its binders, asked now, and its bindings."""
+        return await self._required_runtime().health()
+
+    @property
     def is_running(self) -> bool:
         """Whether the application is started, and nobody stops it."""
         return self._runtime is not None and self._stopping is None
@@ -362,12 +372,15 @@ class StreamApplication:
 
     # Life
 
-    async def start(self, *, portal: Portal | None = None, watch_loop: bool = True) -> None:
+    async def start(
+        self, *, portal: Portal | None = None, watch_loop: bool = True, serve_management: bool = True
+    ) -> None:
         """Start on the running loop.
 
         Args:
             portal: How other threads reach this loop, if not in the usual way.
             watch_loop: Whether to warn when something blocks the loop.
+            serve_management: Whether to serve the management endpoints where `management.server.port` says.
 
         Raises:
             ConfigurationErrors: Settings or listeners are wrong; all of them are told.
@@ -388,6 +401,7 @@ class StreamApplication:
             bridge=self.bridge,
             portal=portal or LoopPortal(asyncio.get_running_loop()),
             watch_loop=watch_loop,
+            serve_management=serve_management,
         )
         try:
             await self._runtime.start()

@@ -18,7 +18,7 @@ from streamkit.binder.binding import Binding, InputBinding, OutputBinding
 from streamkit.binder.binding_service import BindingService
 from streamkit.binder.capabilities import Capability
 from streamkit.config.explain import explain_model
-from streamkit.errors import ApplicationError
+from streamkit.errors import ApplicationError, UnknownBinding
 
 __all__ = ["BindingInfo", "BindingsController", "StateChange"]
 
@@ -95,7 +95,7 @@ class BindingsController:
         """Return one binding, by its name in any case.
 
         Raises:
-            ApplicationError: There is no such binding.
+            UnknownBinding: There is no such binding.
         """
         binding = self._find(name)
         return _info(binding, is_dynamic=binding in self._application().service.dynamic)
@@ -106,7 +106,8 @@ class BindingsController:
         Asked for what it already does, it goes on doing it. Stopping waits for calls in flight.
 
         Raises:
-            ApplicationError: There is no such binding or change, or an output is to be paused.
+            UnknownBinding: There is no such binding.
+            ApplicationError: There is no such change, or it is none for this binding as it is.
             UnsupportedCapability: Its binder cannot pause.
             BinderUnavailable: Its binder's system is away, so that it cannot be started.
         """
@@ -158,7 +159,7 @@ class BindingsController:
         found = service.find(name) or next((each for each in service.dynamic if each.name == name), None)
         if found is None:
             known = ", ".join(sorted(service.bindings)) or "none"
-            raise ApplicationError(f"there is no binding {name!r}; there are: {known}")
+            raise UnknownBinding(f"there is no binding {name!r}; there are: {known}")
         return found
 
     def _refuse_known(self, name: str) -> None:

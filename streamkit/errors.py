@@ -6,6 +6,7 @@
     │   ├── UnsupportedCapability     a setting asks what the binder cannot do
     │   └── ConfigurationErrors       all that is wrong at one start, in one report
     ├── ApplicationError              the application is not in the state this needs
+    │   ├── UnknownBinding            it has no binding of that name
     │   ├── UseAfterFork              it belongs to the process that was forked
     │   └── ForeignLoopError          it runs on another event loop
     ├── ExpressionError               source, position
@@ -96,6 +97,10 @@ class ConfigurationErrors(ConfigurationError):
 
 class ApplicationError(StreamkitError):
     """The application is not in the state that what was asked needs: not started, started already."""
+
+
+class UnknownBinding(ApplicationError):
+    """The application has no binding of the name it was asked for."""
 
 
 class UseAfterFork(ApplicationError):

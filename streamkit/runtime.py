@@ -5,28 +5,40 @@ import logging
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from dependency_injector import containers
 
 from streamkit.assembly import Assembly
 from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.binder.binding_service import BindingService
+from streamkit.binder.factory import located
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
 from streamkit.clock import use_clock
-from streamkit.config.application_properties import LIFECYCLE, LifecycleProperties
+from streamkit.config.application_properties import (
+    LIFECYCLE,
+    MANAGEMENT_SERVER,
+    LifecycleProperties,
+    ManagementServerProperties,
+)
 from streamkit.container import ApplicationContainer, Providers
 from streamkit.declarations import declares_channels, enabled_bindings
-from streamkit.errors import ApplicationError
+from streamkit.errors import ApplicationError, ConfigurationError
 from streamkit.events import application_started, application_stopped, notify
 from streamkit.functions.settings import FunctionSettings
 from streamkit.listener import decorated_in, has_listeners, transaction_group_of
 from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
+from streamkit.management.health import HealthComponent, application_health
 from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
 from streamkit.parts import Parts
 from streamkit.registrations import Registrations
+
+if TYPE_CHECKING:  # starlette and uvicorn are needed only where there is a port to serve at
+    from streamkit.management.endpoints import ManagedApplication
+    from streamkit.management.server import ManagementServer
 
 __all__ = ["Runtime"]
 
@@ -53,6 +65,7 @@ class Runtime:
         bridge: StreamBridge,
         portal: Portal,
         watch_loop: bool,
+        serve_management: bool,
     ) -> None:
         self.portal = portal
         self.is_forked = False
@@ -64,6 +77,8 @@ class Runtime:
         self._bridge = bridge
         self._watch = LoopWatch(application) if watch_loop else None
         self._intercepted: list[tuple[SubscribableChannel, ChannelInterceptor]] = []
+        self._serves_management = serve_management
+        self._management: ManagementServer | None = None
         self._assembly: Assembly | None = None
         self._fork_hook: object = None
         self._starting: asyncio.Task[None] | None = None
@@ -97,6 +112,8 @@ class Runtime:
         for binding in self.service.bindings.values():
             self._intercept(binding.channel)
         self._fork_hook = after_fork(self._forked)
+        if self._serves_management:
+            self._management = await self._start_management()
         await self.service.start()
         assembly.wiring.start()
         if self._watch is not None:
@@ -172,6 +189,42 @@ class Runtime:
         for interceptor in self._registrations.interceptors.matching(channel.name):
             channel.add_interceptor(interceptor)
             self._intercepted.append((channel, interceptor))
+
+    async def _start_management(self) -> "ManagementServer | None":
+        """Serve the management endpoints, if the settings say where.
+
+        Raises:
+            ConfigurationError: Their address cannot be had, or what serves them is not installed.
+        """
+        environment = self._container.environment()
+        properties = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)
+        if properties.port is None or properties.port < 0:
+            return None
+        port = environment.get(f"{MANAGEMENT_SERVER}.port")
+        try:
+            from streamkit.management.server import ManagementServer
+        except ImportError as error:
+            missing = ConfigurationError(
+                "it needs starlette and uvicorn: pip install 'streamkit[management]'"
+            )
+            raise located(port, missing) from error
+        server = ManagementServer(cast("ManagedApplication", self._application), properties)
+        try:
+            await server.start()
+        except ConfigurationError as error:
+            raise located(port, error) from error
+        return server
+
+    @property
+    def management_url(self) -> str | None:
+        """Where the management endpoints are, if they are served."""
+        return None if self._management is None else self._management.url
+
+    async def health(self) -> HealthComponent:
+        """Return the health of the binders in use and of the bindings."""
+        return await application_health(
+            self._container.binders().made.values(), self.service.bindings.values()
+        )
 
     async def output(self, name: str, binder: str | None) -> OutputBinding:
         """Return the output binding of that name, made if it is new.
@@ -254,6 +307,9 @@ class Runtime:
             self._container.bindings.reset()
             self._container.binding_factory.reset()
             self._container.binders.reset()
+            management, self._management = self._management, None
+            if management is not None:
+                await management.stop()
             if application_stopped.receivers:
                 notify(application_stopped, self._application)
 

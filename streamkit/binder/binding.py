@@ -59,6 +59,7 @@ class Binding(ABC):
         channel: The application's end.
         binder: The binder behind it.
         is_expected: Whether it is to be bound as soon as its system is there.
+        failure: Why it was given up, if it was.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Binding(ABC):
         self.destinations = tuple(destinations)
         self.channel = channel
         self.is_expected = False
+        self.failure: Exception | None = None
         self._owner = owner
         self._starting = asyncio.Lock()
         # How often it was stopped: a start that was overtaken by a stop gives up.
@@ -104,10 +106,12 @@ class Binding(ABC):
     def expect(self) -> None:
         """Say that it is going to be bound, now or later."""
         self.is_expected = True
+        self.failure = None
 
     def give_up(self, error: Exception) -> None:
         """Say that it cannot be bound, and why."""
         self.is_expected = False
+        self.failure = error
 
     async def pause(self) -> None:
         """Receive nothing until :meth:`resume`."""
@@ -118,6 +122,7 @@ class Binding(ABC):
         raise TypeError(f"binding {self.name!r} is an output: only inputs can be resumed")
 
     def _created(self, kind: str) -> None:
+        self.failure = None
         if binding_created.receivers:
             notify(binding_created, self._owner, binding=self.name, kind=kind)
 
@@ -148,7 +153,6 @@ class OutputBinding(Binding):
         self._destination = destination
         self._make_sender = make_sender
         self._producer: ProducerBinding | None = None
-        self._given_up: Exception | None = None
         self._subscriber: SendingHandler | TransactionalSendingHandler | None = None
 
     @property
@@ -167,11 +171,6 @@ class OutputBinding(Binding):
         self._given_up = None
         if self._producer is None:
             self.channel.subscribe(self._refuse)
-
-    def give_up(self, error: Exception) -> None:
-        """Tell senders that the binding will not be bound, and why."""
-        super().give_up(error)
-        self._given_up = error
 
     async def start(self) -> None:
         """Bind; messages can be sent from now on."""
@@ -208,9 +207,9 @@ class OutputBinding(Binding):
 
     async def _refuse(self, message: Message[object]) -> None:
         name = self.binder.binder.name
-        if self._given_up is not None:
+        if self.failure is not None:
             raise BinderError(
-                f"binding {self.name!r} cannot be bound: {self._given_up}", binder=name, binding=self.name
+                f"binding {self.name!r} cannot be bound: {self.failure}", binder=name, binding=self.name
             )
         raise BinderUnavailable(
             f"binding {self.name!r} is not bound yet: binder {name!r} is away, and tried again",

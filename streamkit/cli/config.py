@@ -194,14 +194,15 @@ def _print_report(rows: Sequence[ReportedSetting]) -> None:
     for verdict, (title, style) in _TITLES.items():
         listed = by_verdict(rows, verdict)
         if listed:
-            console.print(_report_table(title, style, listed))
+            console.print(title, style=f"bold {style}")
+            console.print(_report_table(listed))
     console.print(
         ", ".join(f"{len(by_verdict(rows, verdict))} {verdict.value}" for verdict in Verdict), style="bold"
     )
 
 
-def _report_table(title: str, style: str, rows: Sequence[ReportedSetting]) -> Table:
-    table = Table(title=title, title_justify="left", title_style=f"bold {style}")
+def _report_table(rows: Sequence[ReportedSetting]) -> Table:
+    table = Table()
     table.add_column("setting", no_wrap=True)
     for column in ("value", "origin"):
         table.add_column(column, overflow="fold")

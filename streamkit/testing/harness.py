@@ -90,7 +90,7 @@ class Harness:
             for name, value in self._provide.items():
                 self._override(self._provider(name), value)
             portal = _VirtualPortal(self.time)
-            self.time.run(self.app.start(portal=portal, watch_loop=False))
+            self.time.run(self.app.start(portal=portal, watch_loop=False, serve_management=False))
         except BaseException:
             self._restore()
             raise

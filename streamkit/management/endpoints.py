@@ -1,0 +1,238 @@
+"""The management endpoints, an ASGI application with Spring Boot Actuator's paths and answers.
+
+::
+
+    GET  /actuator                         the endpoints there are
+    GET  /actuator/health[/…]              200, or 503 when something is DOWN; /liveness, /readiness for probes
+    GET  /actuator/bindings[/{name}]       states and settings, secrets hidden
+    POST /actuator/bindings/{name}         {"state": "STOPPED"}: also STARTED, PAUSED, RESUMED
+    GET  /actuator/metrics[/{name}]        counts, with ?tag=binding:orders those of one binding
+    GET  /actuator/prometheus              the same as text
+
+Which of them answer, `management.endpoints.web.exposure` says. It can also be mounted in another web application.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from streamkit.binder.binder import BindingState, HealthStatus
+from streamkit.bindings_controller import BindingInfo, BindingsController
+from streamkit.config.application_properties import (
+    HEALTH,
+    HEALTH_ENDPOINT,
+    WEB_ENDPOINTS,
+    HealthEndpointProperties,
+    HealthProperties,
+    Show,
+    WebEndpointsProperties,
+)
+from streamkit.config.environment import Environment
+from streamkit.errors import (
+    ApplicationError,
+    BinderUnavailable,
+    StreamkitError,
+    UnknownBinding,
+    UnsupportedCapability,
+)
+from streamkit.management.health import HealthComponent
+from streamkit.management.metrics import METERS, BindingMetrics, Reading
+
+__all__ = ["ENDPOINTS", "Endpoints", "ManagedApplication"]
+
+ENDPOINTS = ("health", "bindings", "metrics", "prometheus")
+
+_JSON = ("application/json", "application/vnd.spring-boot.actuator.v3+json")
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class ManagedApplication(Protocol):
+    """What the endpoints need of an application."""
+
+    @property
+    def environment(self) -> Environment:
+        """Its settings."""
+        ...
+
+    @property
+    def controller(self) -> BindingsController:
+        """Its bindings' states."""
+        ...
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is started, and nobody stops it."""
+        ...
+
+    async def health(self) -> HealthComponent:
+        """Whether it can do its work."""
+        ...
+
+
+class Endpoints:
+    """The endpoints of one application.
+
+    Attributes:
+        base_path: The path they are found below.
+        exposed: Which of them answer.
+        asgi: The ASGI application.
+    """
+
+    def __init__(self, application: ManagedApplication, metrics: BindingMetrics, prefix: str = "") -> None:
+        """Make the endpoints its settings expose.
+
+        Args:
+            application: The application.
+            metrics: What is counted.
+            prefix: What comes before the base path of the settings.
+        """
+        self._application = application
+        self._metrics = metrics
+        environment = application.environment
+        web = environment.bind(WEB_ENDPOINTS, WebEndpointsProperties)
+        self._shows_details = (
+            environment.bind(HEALTH_ENDPOINT, HealthEndpointProperties).show_details is not Show.NEVER
+        )
+        health = environment.bind(HEALTH, HealthProperties)
+        counts = health.binders.enabled
+        self._counts_binders = health.defaults.enabled if counts is None else counts
+        self.base_path = f"/{prefix.strip('/')}/{web.base_path.strip('/')}".replace("//", "/").rstrip("/")
+        self.exposed = _exposed(web.exposure.include, web.exposure.exclude)
+        self.asgi = Starlette(routes=list(self._routes()), exception_handlers={StreamkitError: _refused})
+
+    def _routes(self) -> Iterable[Route]:
+        routes: Mapping[str, Sequence[tuple[str, str, Callable[[Request], object]]]] = {
+            "health": [("GET", "/health", self._health), ("GET", "/health/{path:path}", self._health)],
+            "bindings": [
+                ("GET", "/bindings", self._bindings),
+                ("GET", "/bindings/{name:path}", self._binding),
+                ("POST", "/bindings/{name:path}", self._change),
+            ],
+            "metrics": [("GET", "/metrics", self._meters), ("GET", "/metrics/{name:path}", self._meter)],
+            "prometheus": [("GET", "/prometheus", self._prometheus)],
+        }
+        for path in dict.fromkeys((self.base_path or "/", f"{self.base_path}/")):
+            yield Route(path, self._links, methods=["GET"])
+        for name in self.exposed:
+            for method, path, endpoint in routes[name]:
+                yield Route(f"{self.base_path}{path}", endpoint, methods=[method])
+
+    async def _links(self, request: Request) -> Response:
+        here = str(request.base_url).rstrip("/") + self.base_path
+        links = {"self": {"href": here, "templated": False}}
+        links |= {name: {"href": f"{here}/{name}", "templated": False} for name in self.exposed}
+        return JSONResponse({"_links": links})
+
+    async def _health(self, request: Request) -> Response:
+        path = [step for step in request.path_params.get("path", "").split("/") if step]
+        if path == ["liveness"]:
+            return JSONResponse({"status": HealthStatus.UP.value})
+        found: HealthComponent | None = await self._application.health()
+        if found is not None and not self._counts_binders:
+            parts = {name: part for name, part in found.components.items() if name != "binders"}
+            found = HealthComponent(parts["bindings"].status, components=parts)
+        if path != ["readiness"] and found is not None:
+            found = found.find(*path) if not path or self._shows_details else None
+        if found is None:
+            return _problem(404, f"there is no health component {'/'.join(path)!r}")
+        code = 503 if found.status is HealthStatus.DOWN or not self._application.is_running else 200
+        return JSONResponse(_health_json(found, self._shows_details), status_code=code)
+
+    async def _bindings(self, request: Request) -> Response:
+        return JSONResponse([_binding_json(info) for info in self._application.controller.query_states()])
+
+    async def _binding(self, request: Request) -> Response:
+        return JSONResponse(
+            _binding_json(self._application.controller.query_state(request.path_params["name"]))
+        )
+
+    async def _change(self, request: Request) -> Response:
+        # A page in a browser cannot send this content type to another site without being allowed to.
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+        if content_type not in _JSON:
+            return _problem(415, f"expected content type {_JSON[0]}, not {content_type!r}")
+        try:
+            body = json.loads(await request.body())
+            state = body["state"]
+        except (ValueError, TypeError, KeyError):
+            return _problem(400, 'expected a JSON object such as {"state": "STOPPED"}')
+        await self._application.controller.change_state(request.path_params["name"], str(state))
+        return Response(status_code=204)
+
+    async def _meters(self, request: Request) -> Response:
+        return JSONResponse({"names": [meter.name for meter in METERS]})
+
+    async def _meter(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in {meter.name for meter in METERS}:
+            return _problem(404, f"there is no meter {name!r}")
+        readings = [each for each in self._metrics.readings() if each.meter.name == name]
+        wanted = {tag.removeprefix("binding:") for tag in request.query_params.getlist("tag")}
+        return JSONResponse(_meter_json(name, readings, wanted))
+
+    async def _prometheus(self, request: Request) -> Response:
+        return PlainTextResponse(self._metrics.prometheus(), media_type=_PROMETHEUS)
+
+
+def _exposed(include: Sequence[str], exclude: Sequence[str]) -> list[str]:
+    wanted = [name for name in ENDPOINTS if "*" in include or name in include]
+    return [name for name in wanted if name not in exclude and "*" not in exclude]
+
+
+def _health_json(health: HealthComponent, shows_details: bool) -> dict[str, object]:
+    told: dict[str, object] = {"status": health.status.value}
+    if shows_details and health.components:
+        told["components"] = {name: _health_json(part, True) for name, part in health.components.items()}
+    if shows_details and health.details:
+        told["details"] = dict(health.details)
+    return told
+
+
+def _binding_json(info: BindingInfo) -> dict[str, object]:
+    return {
+        "bindingName": info.name,
+        "name": ",".join(info.destinations),
+        "group": info.group,
+        "pausable": info.is_pausable,
+        "state": info.state.value,
+        "paused": info.state is BindingState.PAUSED,
+        "input": info.kind == "consumer",
+        "binder": info.binder,
+        "extendedInfo": {"dynamic": info.is_dynamic, "properties": dict(info.settings)},
+    }
+
+
+def _meter_json(name: str, readings: Sequence[Reading], wanted: set[str]) -> dict[str, object]:
+    meter = next(meter for meter in METERS if meter.name == name)
+    total = sum(each.value for each in readings if not wanted or each.binding in wanted)
+    bindings = [each.binding for each in readings]
+    return {
+        "name": name,
+        "description": meter.text,
+        "baseUnit": meter.unit or "messages",
+        "measurements": [{"statistic": "TOTAL_TIME" if meter.unit else "COUNT", "value": total}],
+        "availableTags": [] if wanted or not bindings else [{"tag": "binding", "values": bindings}],
+    }
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """Tell an error of the application: not there, not possible, not now."""
+    match error:
+        case BinderUnavailable():
+            return _problem(503, str(error))
+        case UnsupportedCapability():
+            return _problem(409, str(error))
+        case UnknownBinding():
+            return _problem(404, str(error))
+        case ApplicationError():
+            return _problem(400, str(error))
+    return _problem(500, str(error))
+
+
+def _problem(status: int, detail: str) -> Response:
+    return JSONResponse({"status": status, "error": detail}, status_code=status)

@@ -1,0 +1,135 @@
+"""What went through an application's bindings, counted from its signals.
+
+Nothing is counted, and nothing is spent, until :meth:`BindingMetrics.connect` is called.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from threading import Lock
+from typing import Final
+
+from blinker import Signal
+
+from streamkit import events
+from streamkit.binder.settlement import Accept, Retry
+
+__all__ = ["METERS", "BindingMetrics", "Meter", "Reading"]
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """Something that is counted for each binding.
+
+    Attributes:
+        name: Its name, as the metrics endpoint tells it.
+        unit: `seconds`, or nothing for a number of messages.
+        text: What it counts.
+    """
+
+    name: str
+    text: str
+    unit: str = ""
+
+    @property
+    def prometheus_name(self) -> str:
+        """Its name as Prometheus wants it."""
+        return "_".join([*self.name.split("."), *([self.unit] if self.unit else []), "total"])
+
+
+RECEIVED: Final = Meter("streamkit.messages.received", "Messages that came, redeliveries included.")
+HANDLED: Final = Meter("streamkit.messages.handled", "Calls of listeners that returned.")
+HANDLING: Final = Meter(
+    "streamkit.messages.handling", "Time spent in calls of listeners that returned.", "seconds"
+)
+FAILED: Final = Meter("streamkit.messages.failed", "Calls of listeners that raised.")
+ACCEPTED: Final = Meter("streamkit.messages.accepted", "Messages that were settled as accepted.")
+RETRIED: Final = Meter("streamkit.messages.retried", "Messages that were given back for another delivery.")
+REJECTED: Final = Meter("streamkit.messages.rejected", "Messages that went to the dead letters.")
+SENT: Final = Meter("streamkit.messages.sent", "Messages the messaging system accepted.")
+UNSENT: Final = Meter("streamkit.messages.unsent", "Messages that could not be sent.")
+
+METERS: Final = (RECEIVED, HANDLED, HANDLING, FAILED, ACCEPTED, RETRIED, REJECTED, SENT, UNSENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a meter shows for one binding.
+
+    Attributes:
+        meter: The meter.
+        binding: The binding's name.
+        value: The number.
+    """
+
+    meter: Meter
+    binding: str
+    value: float
+
+
+class BindingMetrics:
+    """Counters of one application's bindings, fed from any thread."""
+
+    def __init__(self, application: object) -> None:
+        self._application = application
+        self._values: dict[tuple[Meter, str], float] = {}
+        self._lock = Lock()
+        self._connected = ExitStack()
+
+    def connect(self) -> None:
+        """Count from now on."""
+        receivers: list[tuple[Signal, Callable[..., None]]] = [
+            (events.message_received, lambda sender, binding, **_: self._add(RECEIVED, binding)),
+            (events.message_failed, lambda sender, binding, **_: self._add(FAILED, binding)),
+            (events.message_sent, lambda sender, binding, **_: self._add(SENT, binding)),
+            (events.send_failed, lambda sender, binding, **_: self._add(UNSENT, binding)),
+            (events.message_handled, self._handled),
+            (events.message_settled, self._settled),
+        ]
+        for signal, receiver in receivers:
+            self._connected.enter_context(signal.connected_to(receiver, sender=self._application))
+
+    def disconnect(self) -> None:
+        """Count no more; what was counted stays."""
+        self._connected.close()
+
+    def readings(self) -> list[Reading]:
+        """Return what was counted, meter by meter, binding by binding."""
+        with self._lock:
+            values = dict(self._values)
+        order = {meter: number for number, meter in enumerate(METERS)}
+        found = sorted(values.items(), key=lambda item: (order[item[0][0]], item[0][1]))
+        return [Reading(meter, binding, value) for (meter, binding), value in found]
+
+    def prometheus(self) -> str:
+        """Return what was counted in Prometheus' text format, version 0.0.4."""
+        return "".join(f"{line}\n" for line in self._prometheus_lines())
+
+    def _prometheus_lines(self) -> Iterator[str]:
+        told: Meter | None = None
+        for reading in self.readings():
+            name = reading.meter.prometheus_name
+            if reading.meter is not told:
+                told = reading.meter
+                yield f"# HELP {name} {told.text}"
+                yield f"# TYPE {name} counter"
+            label = reading.binding.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+            yield f'{name}{{binding="{label}"}} {reading.value:g}'
+
+    def _handled(self, sender: object, *, binding: str, seconds: float, **_: object) -> None:
+        self._add(HANDLED, binding)
+        self._add(HANDLING, binding, seconds)
+
+    def _settled(self, sender: object, *, binding: str, settlement: object, **_: object) -> None:
+        meter = (
+            ACCEPTED
+            if isinstance(settlement, Accept)
+            else RETRIED
+            if isinstance(settlement, Retry)
+            else REJECTED
+        )
+        self._add(meter, binding)
+
+    def _add(self, meter: Meter, binding: str, value: float = 1) -> None:
+        with self._lock:
+            self._values[meter, binding] = self._values.get((meter, binding), 0) + value

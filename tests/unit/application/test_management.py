@@ -1,0 +1,255 @@
+"""The management endpoints of a running application, asked over HTTP."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from streamkit.application import StreamApplication
+from streamkit.binder.binder import HealthStatus
+from streamkit.errors import ConfigurationError
+from streamkit.events import message_received, message_sent, message_settled
+from streamkit.messaging.message import Message
+from tests.unit.binder.test_late_binding import FlakyPlugin
+
+STREAM = "spring.cloud.stream"
+
+
+def application(**settings: str) -> StreamApplication:
+    """An application in memory with an input and an output, its endpoints on a free port."""
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            "management.server.port": "0",
+            "management.endpoints.web.exposure.include": "*",
+            f"{STREAM}.default-binder": "inmemory",
+            f"{STREAM}.bindings.in.destination": "topic",
+            f"{STREAM}.bindings.in.group": "g",
+            f"{STREAM}.bindings.in.consumer.max-attempts": "1",
+            f"{STREAM}.bindings.out.destination": "topic",
+            f"{STREAM}.output-bindings": "out",
+            **{key.replace("__", "."): value for key, value in settings.items()},
+        },
+        binder_plugins={"flaky": FlakyPlugin(up_at=float("inf"))},
+    )
+
+    @app.stream_listener("in")
+    async def handle(text: str) -> None:
+        if text == "bad":
+            raise ValueError(text)
+
+    return app
+
+
+@contextmanager
+def serving(app: StreamApplication) -> Iterator[httpx.Client]:
+    """A client of the endpoints of an application that runs."""
+    with app:
+        assert app.management_url is not None
+        with httpx.Client(base_url=app.management_url) as client:
+            yield client
+
+
+def test_health_tells_of_each_binder_and_the_bindings() -> None:
+    """UP with details, parts by their paths, and probes for Kubernetes."""
+    with serving(application()) as client:
+        answer = client.get("/health")
+        assert (answer.status_code, answer.json()["status"]) == (200, "UP")
+        parts = answer.json()["components"]
+        assert parts["binders"]["components"]["inmemory"] == {
+            "status": "UP",
+            "details": {"destinations": "1"},
+        }
+        assert parts["bindings"] == {"status": "UP", "details": {"in": "running", "out": "running"}}
+        assert client.get("/health/binders/inmemory").json()["status"] == "UP"
+        assert client.get("/health/binders/other").status_code == 404
+        assert client.get("/health/liveness").json() == {"status": "UP"}
+        assert client.get("/health/readiness").status_code == 200
+
+
+def test_health_is_down_while_a_system_is_away() -> None:
+    """503, with what is not bound; liveness stays up, so that nobody restarts what waits."""
+    settings = {f"{STREAM}.default-binder": "flaky", f"{STREAM}.inmemory.binder.stands-in-for": "inmemory"}
+    with serving(application(**settings)) as client:
+        answer = client.get("/health")
+        assert answer.status_code == 503
+        parts = answer.json()["components"]
+        assert parts["binders"]["components"]["flaky"]["status"] == "DOWN"
+        assert parts["bindings"]["details"]["in"] == "cannot be bound: is tried again"
+        assert client.get("/health/readiness").status_code == 503
+        assert client.get("/health/liveness").status_code == 200
+    ignored = {
+        **settings,
+        "management.health.defaults.enabled": "false",
+        f"{STREAM}.binding-retry-interval": "9",
+    }
+    with serving(application(**ignored)) as client:
+        assert "binders" not in client.get("/health").json()["components"]
+
+
+def test_health_may_keep_its_details_to_itself() -> None:
+    """show-details=never: the status alone, and no parts."""
+    with serving(application(**{"management.endpoint.health.show-details": "never"})) as client:
+        assert client.get("/health").json() == {"status": "UP"}
+        assert client.get("/health/binders").status_code == 404
+
+
+def test_bindings_are_told_and_changed() -> None:
+    """As Spring's endpoint does: all, one, and POST of a state."""
+    with serving(application()) as client:
+        found = {each["bindingName"]: each for each in client.get("/bindings").json()}
+        assert set(found) == {"in", "out"}
+        told = client.get("/bindings/in").json()
+        assert {key: told[key] for key in ("name", "group", "pausable", "state", "paused", "input")} == {
+            "name": "topic",
+            "group": "g",
+            "pausable": True,
+            "state": "running",
+            "paused": False,
+            "input": True,
+        }
+        assert told["extendedInfo"]["properties"]["max-attempts"] == "1"
+        for state, expected in (
+            ("PAUSED", "paused"),
+            ("RESUMED", "running"),
+            ("STOPPED", "stopped"),
+            ("STARTED", "running"),
+        ):
+            assert client.post("/bindings/in", json={"state": state}).status_code == 204
+            assert client.get("/bindings/in").json()["state"] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "code", "text"),
+    [
+        (
+            "/bindings/nope",
+            {"json": {"state": "STOPPED"}},
+            404,
+            "there is no binding 'nope'; there are: in, out",
+        ),
+        ("/bindings/in", {"json": {"state": "HALTED"}}, 400, "'HALTED' is nothing a binding can be told"),
+        ("/bindings/out", {"json": {"state": "PAUSED"}}, 400, "'out' is an output"),
+        ("/bindings/in", {"json": {}}, 400, "expected a JSON object such as"),
+        ("/bindings/in", {"json": []}, 400, "expected a JSON object such as"),
+        (
+            "/bindings/in",
+            {"content": "{", "headers": {"content-type": "application/json"}},
+            400,
+            "a JSON object",
+        ),
+        ("/bindings/in", {"data": {"state": "STOPPED"}}, 415, "expected content type application/json"),
+    ],
+)
+def test_what_cannot_be_done_is_told(path: str, request_: dict[str, object], code: int, text: str) -> None:
+    """With a status a program understands and a sentence people do; a page of another site cannot send it."""
+    with serving(application()) as client:
+        answer = client.post(path, **request_)
+        assert answer.status_code == code
+        assert text in answer.json()["error"]
+
+
+def test_messages_are_counted() -> None:
+    """By binding: received, handled, failed, settled, sent; as JSON and for Prometheus."""
+    app = application()
+    settled: list[object] = []
+    all_settled = threading.Event()
+
+    def note(sender: object, settlement: object, **_: object) -> None:
+        settled.append(settlement)
+        if len(settled) == 3:
+            all_settled.set()
+
+    with serving(app) as client, message_settled.connected_to(note, sender=app):
+        for text in ("good", "good", "bad"):
+            app.channel("out").send(Message(text))
+        assert all_settled.wait(20)
+
+        def count(name: str, **query: str) -> float:
+            answer = client.get(f"/metrics/streamkit.messages.{name}", params=query).json()
+            value: float = answer["measurements"][0]["value"]
+            return value
+
+        assert [count(name) for name in ("received", "failed", "handled", "accepted", "retried")] == [
+            3,
+            1,
+            2,
+            2,
+            1,
+        ]
+        assert count("sent", tag="binding:out") == 3
+        assert count("sent", tag="binding:in") == 0
+        assert client.get("/metrics/streamkit.messages.handling").json()["baseUnit"] == "seconds"
+        assert "streamkit.messages.rejected" in client.get("/metrics").json()["names"]
+        assert client.get("/metrics/nope").status_code == 404
+        told = client.get("/prometheus")
+        assert told.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert 'streamkit_messages_sent_total{binding="out"} 3' in told.text.splitlines()
+        assert "# TYPE streamkit_messages_handling_seconds_total counter" in told.text.splitlines()
+
+
+def test_only_what_is_exposed_answers_and_nothing_else_is_counted() -> None:
+    """By default health alone; exclude wins over include."""
+    app = application(**{"management.endpoints.web.exposure.include": "health"})
+    with serving(app) as client:
+        assert [client.get(path).status_code for path in ("/health", "/bindings", "/metrics")] == [
+            200,
+            404,
+            404,
+        ]
+        assert not message_received.has_receivers_for(app)
+        assert not message_sent.has_receivers_for(app)
+        assert set(client.get("").json()["_links"]) == {"self", "health"}
+    app = application(**{"management.endpoints.web.exposure.exclude": "bindings,prometheus"})
+    with serving(app) as client:
+        assert set(client.get("").json()["_links"]) == {"self", "health", "metrics"}
+
+
+def test_paths_are_settings() -> None:
+    """A prefix and a base path; either may be empty."""
+    app = application(**{"management.server.base-path": "/ops", "management.endpoints.web.base-path": "/"})
+    with serving(app) as client:
+        assert str(client.base_url).endswith("/ops/")
+        assert client.get("/health").status_code == 200
+
+
+def test_endpoints_listen_on_loopback_and_end_with_the_application() -> None:
+    """Unless another address is set; afterwards nobody listens."""
+    app = application()
+    with serving(app) as client:
+        host, port = client.base_url.host, client.base_url.port
+        assert host == "127.0.0.1"
+    assert port is not None
+    with pytest.raises(ConnectionRefusedError), socket.create_connection((host, port)):
+        pass
+
+
+def test_no_port_means_no_endpoints() -> None:
+    """And none of what serves them; health can be asked all the same."""
+    app = application(**{"management.server.port": "-1"})
+
+    async def main() -> None:
+        async with app:
+            assert app.management_url is None
+            assert (await app.health()).status is HealthStatus.UP
+
+    asyncio.run(main())
+
+
+def test_a_port_in_use_is_told_with_its_place() -> None:
+    """The setting's place, the address, and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        app = application(**{"management.server.port": str(port)})
+        with (
+            pytest.raises(
+                ConfigurationError, match=f"given in code: management.server.port={port}: .*127.0.0.1:{port}"
+            ),
+            app,
+        ):
+            pass
+    assert not app.is_running
