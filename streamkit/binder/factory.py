@@ -263,7 +263,7 @@ class BindingFactory:
         write = self._writer(name, properties)
         handlers = self._transaction_handlers(topic, chosen, extended)
         if handlers is not None:
-            destination = replace(destination, checker=handlers.check)
+            destination = replace(destination, checker=self.transactions.checker(handlers))
 
         def make_sender(producer: ProducerBinding) -> SendingHandler | TransactionalSendingHandler:
             plain = SendingHandler(
@@ -277,7 +277,9 @@ class BindingFactory:
                 on_failure=report if properties.producer.error_channel_enabled else None,
             )
             if handlers is not None and isinstance(producer, TransactionalProducerBinding):
-                return TransactionalSendingHandler(name, producer, plain, handlers.execute)
+                return TransactionalSendingHandler(
+                    name, producer, plain, handlers.execute, self.transactions.open
+                )
             return plain
 
         asked = [_Asked(requirement, extended.origins) for requirement in extended.value.requirements()]

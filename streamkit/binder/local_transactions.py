@@ -9,6 +9,9 @@ from streamkit.binder.binder import TransactionChecker
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.transactional_sending import LocalTransaction
 from streamkit.errors import ConfigurationError
+from streamkit.messaging.headers import TRANSACTION_ID
+from streamkit.messaging.message import Message
+from streamkit.messaging.transaction import TransactionState
 
 __all__ = ["LocalTransactions", "TransactionHandlers"]
 
@@ -33,13 +36,18 @@ Prepare = Callable[[object, str], TransactionHandlers]
 
 
 class LocalTransactions:
-    """The transaction listeners of one application."""
+    """The transaction listeners of one application.
+
+    Attributes:
+        open: The `TRANSACTION_ID` of each transaction that this application began and has not ended.
+    """
 
     def __init__(self, named: NamedObjects) -> None:
         """Know none yet; settings may name those in ``named``."""
         self._named = named
         self._by_group: dict[str, TransactionHandlers] = {}
         self._prepare: Prepare | None = None
+        self.open: set[str] = set()
 
     def prepare_with(self, prepare: Prepare) -> None:
         """Have ``prepare`` make handlers of listeners that settings name."""
@@ -80,6 +88,16 @@ class LocalTransactions:
                 + (f"Did you mean {near[0]!r}?" if near else f"Groups that have one: {known}.")
             )
         return found
+
+    def checker(self, handlers: TransactionHandlers) -> TransactionChecker:
+        """Return who is asked: not the listener while the transaction is under way here; it would find nothing yet."""
+
+        async def check(message: Message[bytes]) -> TransactionState:
+            if message.headers.get(TRANSACTION_ID) in self.open:
+                return TransactionState.UNKNOWN
+            return await handlers.check(message)
+
+        return check
 
     def __repr__(self) -> str:
         return f"<LocalTransactions of {sorted(self._by_group)}>"

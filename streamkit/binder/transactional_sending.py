@@ -41,6 +41,7 @@ class TransactionalSendingHandler:
         producer: TransactionalProducerBinding,
         plain: SendingHandler,
         execute: LocalTransaction | None,
+        open_: set[str],
     ) -> None:
         """Make a handler.
 
@@ -49,11 +50,13 @@ class TransactionalSendingHandler:
             producer: What the binder made of it.
             plain: What makes wire messages for it.
             execute: The local transaction of messages that are sent without one.
+            open_: Where the ids of transactions stand while they are under way.
         """
         self._binding = binding
         self._producer = producer
         self._plain = plain
         self._execute = execute
+        self._open = open_
 
     async def handle_message(self, message: Message[object]) -> None:
         """Begin the transaction that the message asks for, or go through a whole one.
@@ -85,13 +88,41 @@ class TransactionalSendingHandler:
 
     async def _begin(self, message: Message[object]) -> BrokerTransaction:
         wire = self._plain.to_wire(message)
+        id_ = str(wire.headers[TRANSACTION_ID])
+        self._open.add(id_)
         try:
             transaction = await self._producer.begin(wire)
-        except BinderError as error:
-            self._plain.tell_failure(wire, error)
+        except BaseException as error:
+            self._open.discard(id_)
+            if isinstance(error, BinderError):
+                self._plain.tell_failure(wire, error)
             raise
         self._plain.tell_success(wire)
-        return transaction
+        return _UnderWay(transaction, id_, self._open)
+
+
+class _UnderWay:
+    """A transaction that is known as open until its end was told."""
+
+    def __init__(self, transaction: BrokerTransaction, id_: str, open_: set[str]) -> None:
+        self._transaction = transaction
+        self._id = id_
+        self._open = open_
+
+    async def commit(self) -> None:
+        await self._ended(self._transaction.commit())
+
+    async def rollback(self) -> None:
+        await self._ended(self._transaction.rollback())
+
+    async def unknown(self) -> None:
+        await self._ended(self._transaction.unknown())
+
+    async def _ended(self, telling: Awaitable[None]) -> None:
+        try:
+            await telling
+        finally:
+            self._open.discard(self._id)
 
 
 async def end(transaction: BrokerTransaction, state: TransactionState) -> None:

@@ -179,6 +179,23 @@ def test_a_checker_that_says_nothing_is_asked_again(caplog: pytest.LogCaptureFix
         assert "returned None: expected a TransactionState" in caplog.text
 
 
+def test_nobody_is_asked_about_a_transaction_that_is_under_way_here() -> None:
+    """The listener would not find what is not committed yet, and roll it back."""
+    app, asked = application(), list[object]()
+
+    @app.transaction_listener("till")
+    def check(order: Order) -> TransactionState:
+        asked.append(order)
+        return TransactionState.ROLLBACK
+
+    payloads = heard(app)
+    with app.test() as test:
+        with app.channel("out").transaction(Message(Order(7))):
+            test.advance(seconds=200)
+        test.settle()
+        assert (asked, payloads) == ([], [{"number": 7}])
+
+
 def test_a_channel_that_is_no_output_begins_nothing() -> None:
     """Nor does one whose interceptor stops the message; the block is not entered."""
 
