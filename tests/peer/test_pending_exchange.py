@@ -1,0 +1,181 @@
+"""What waits in a store, half messages, delayed and timed ones, goes on when the other kind of broker opens it.
+
+Both brokers are spoken to by the same client of ours, frame by frame; Apache's are the two versions.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting import MessageExt, TcpTransport
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import SendMessageResponseHeader
+from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from tests.end_to_end.raw_client import RawClient
+from tests.end_to_end.transactions import GROUP, Question, begin, end
+from tests.peer.apache import BROKER_CONF, ApacheBroker
+from tests.peer.artifacts import VERSIONS
+from tests.peer.conftest import Peers, of_version
+
+GENEROUS = 90.0
+SETTINGS = {
+    "transactionCheckInterval": "1000",
+    "transactionTimeOut": "2000",
+    "messageDelayLevel": "1s 2s 6s",
+    "maxHashSlotNum": BROKER_CONF["maxHashSlotNum"],
+    "maxIndexNum": BROKER_CONF["maxIndexNum"],
+}
+WITH_TIMERS = "5.3.3"
+NOTES_ENDS_SOON = {"transactionOpBatchInterval": "200"}
+"""5.x notes ends later, three seconds unless set; what it asks about meanwhile it asks about for good."""
+
+
+class Client(RawClient):
+    """A client that is asked about transactions.
+
+    Attributes:
+        asked: The questions, as they come.
+    """
+
+    asked: "asyncio.Queue[Question]"
+
+    @classmethod
+    async def of(cls, address: str) -> "Client":
+        """Connect and join the group of producers."""
+        asked: asyncio.Queue[Question] = asyncio.Queue()
+
+        def note(request: RemotingCommand) -> None:
+            asked.put_nowait(Question(request))
+
+        raw = await RawClient.connect(TcpTransport(), address, answer=note)
+        client = cls(raw.connection, raw.pushed)
+        client.asked = asked
+        await client.heartbeat("client@1", producers=(GROUP,))
+        return client
+
+    async def half(self, name: str) -> SendMessageResponseHeader:
+        """Begin a transaction."""
+        return await begin(self, now_ms(), key=name)
+
+    async def later(self, name: str, **properties: str) -> None:
+        """Send a message that is not to come now."""
+        await self.send(
+            body=name.encode(), born_timestamp=now_ms(), properties={"UNIQ_KEY": name} | properties
+        )
+
+    async def answer_all(self, *names: str) -> None:
+        """Commit these transactions when they are asked about; no other may be."""
+        open_ = {*names}
+        while open_:
+            question = await self.asked.get()
+            name = question.header.msg_id or ""
+            assert name in names
+            answer = await question.answer(self)
+            if answer.code == ResponseCode.SUCCESS:
+                open_.discard(name)
+
+    async def keys(self, count: int) -> list[str]:
+        """Return the keys of the topic's messages once there are so many."""
+        messages: list[MessageExt] = []
+        while len(messages) < count:
+            answer = await self.pull(sys_flag=0b110, offset=len(messages), suspend_timeout_millis=5_000)
+            messages += answer.messages
+        return [message.unique_key or "" for message in messages]
+
+
+def now_ms() -> int:
+    """Return the time."""
+    return int(time.time() * 1000)
+
+
+@asynccontextmanager
+async def ours(store: Path) -> AsyncIterator[Client]:
+    """Our broker on the store, and a client of it."""
+    async with EmbeddedBroker(store, settings=SETTINGS) as embedded:
+        client = await Client.of(embedded.broker_address)
+        yield client
+        await client.connection.close()
+
+
+@asynccontextmanager
+async def apaches(version: str, store: Path) -> AsyncIterator[Client]:
+    """Apache's broker on the store, and a client of it."""
+    broker = await asyncio.to_thread(ApacheBroker, version, settings=SETTINGS | NOTES_ENDS_SOON, store=store)
+    try:
+        client = await Client.of(broker.address)
+        yield client
+        await client.connection.close()
+    finally:
+        await asyncio.to_thread(broker.stop)
+
+
+@pytest.fixture(params=[of_version(version) for version in VERSIONS])
+def version(request: pytest.FixtureRequest, peers: Peers) -> str:
+    """The version of Apache's broker."""
+    found: str = request.param
+    return found
+
+
+def test_what_waits_goes_on_in_the_other_broker_and_back(version: str, tmp_path: Path) -> None:
+    """From ours to Apache's and back: nothing is lost, nothing comes twice, what has ended stays ended."""
+    store = tmp_path / "store"
+
+    async def begin_in_ours() -> list[SendMessageResponseHeader]:
+        async with ours(store) as client:
+            await client.create_topic("orders")
+            halves = [await client.half(name) for name in ("committed", "rolled back", "left open")]
+            await end(client, halves[0])
+            await end(client, halves[1], commit_or_rollback=TRANSACTION_ROLLBACK)
+            await client.later("delayed", DELAY="3")
+            if version == WITH_TIMERS:
+                await client.later("timed", TIMER_DELIVER_MS=str(now_ms() + 15_000))
+                await client.later("timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 15_000))
+                at = str(now_ms() // 1000 * 1000 + 15_000)
+                await client.later("taken back", TIMER_DELIVER_MS=at)
+                await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back")
+                await asyncio.sleep(1.5)  # until the timers' files have them
+            return halves
+
+    async def go_on_in_apaches() -> int:
+        expected = ["committed", "left open", "delayed"]
+        async with apaches(version, store) as client:
+            await client.answer_all("left open")
+            assert sorted(await client.keys(3)) == sorted(expected)
+            if version == WITH_TIMERS:
+                keys = await client.keys(5)
+                assert sorted(keys[3:]) == ["timed", "timed to the second"]
+                await client.later("timed again", TIMER_DELAY_SEC="20")
+            half = await client.half("open in apache's")
+            kept = await client.half("ended in apache's")
+            await end(client, kept)
+            await client.later("delayed again", DELAY="3")
+            await asyncio.sleep(1.5)  # until 5.x has noted the end, and its timers' files the timer
+            assert half.queue_offset < kept.queue_offset
+            return await client.end()
+
+    async def go_on_in_ours(halves: list[SendMessageResponseHeader], before: int) -> None:
+        async with ours(store) as client:
+            await client.answer_all("open in apache's")
+            more = ["open in apache's", "delayed again"] + ["timed again"] * (version == WITH_TIMERS)
+            keys = await client.keys(before + len(more))
+            assert {*keys} >= {"committed", "left open", "ended in apache's", *more}
+            assert len(keys) == len({*keys})
+            for half in halves:
+                assert (await end(client, half, commit_or_rollback=TRANSACTION_COMMIT)).code != 0
+            await asyncio.sleep(1.5)  # a round of checks finds nothing more to ask about
+            assert client.asked.empty()
+            assert await client.end() == len(keys)
+
+    async def main() -> None:
+        async with asyncio.timeout(GENEROUS):
+            halves = await begin_in_ours()
+            before = await go_on_in_apaches()
+            await go_on_in_ours(halves, before)
+
+    asyncio.run(main())
