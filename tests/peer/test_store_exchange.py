@@ -1,8 +1,13 @@
-"""A store directory written by Apache's broker opens in ours, and one written by ours in Apache's."""
+"""A store directory written by Apache's broker opens in ours, and one written by ours in Apache's.
+
+First the files, by our store alone; then whole brokers that take turns, before Apache's client.
+"""
 
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +21,7 @@ from rocket_broker.store import (
     StoreMessage,
     StoreSettings,
 )
+from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.message import MessageExt
@@ -24,11 +30,25 @@ from rocket_remoting.record import decode_record
 from tests.peer.apache import BROKER_CONF, ApacheBroker
 from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import Peers, of_version
-from tests.peer.java_client import JavaClient, JavaMessage, JavaProducer
+from tests.peer.java_client import JavaClient, JavaConsumer, JavaMessage, JavaProducer
 from tests.peer.json_peer import PeerError
-from tests.peer.stage import eventually
+from tests.peer.stage import Stage, eventually
 
 SMALL_LOG = 1024 * 1024
+
+FILE_SIZES = {key: BROKER_CONF[key] for key in ("mappedFileSizeCommitLog", "maxHashSlotNum", "maxIndexNum")}
+"""A store keeps the file sizes it was made with."""
+
+ON_HOLD = {
+    # Level 2, and the timers below, outlive the broker that they were sent to.
+    "messageDelayLevel": "1s 8s 1s",
+    "transactionTimeOut": "2000",
+    "transactionCheckInterval": "500",
+    "transactionCheckMax": "10000",
+}
+TIMER_MS = 8_000
+PENDING_TIMEOUT = 90.0
+BIG = "compressed on its way " * 1000
 
 
 class Exchange:
@@ -48,6 +68,28 @@ class Exchange:
         """Start Apache's broker in the directory."""
         settings = {"mappedFileSizeCommitLog": str(SMALL_LOG)}
         return ApacheBroker(self._version, settings=settings, store=self._root)
+
+    @property
+    def timers(self) -> bool:
+        """Whether the version has timers of any delay."""
+        return not self._version.startswith("4.")
+
+    @contextmanager
+    def apache_serving(self) -> Iterator[Stage]:
+        """Serve the directory by Apache's broker, to its client; stopped in order then."""
+        broker = ApacheBroker(self._version, settings=ON_HOLD, store=self._root)
+        try:
+            with Stage(self.client, broker.name_server, broker.address) as stage:
+                yield stage
+        finally:
+            broker.stop()
+
+    @contextmanager
+    def ours_serving(self) -> Iterator[Stage]:
+        """Serve the directory by our broker, to Apache's client; stopped in order then."""
+        broker = ThreadedBroker(self._root, settings={**FILE_SIZES, **ON_HOLD})
+        with broker, Stage(self.client, broker.name_server, broker.address) as stage:
+            yield stage
 
     def ours(self) -> tuple[MessageStore, RecoveryReport]:
         """Open our store in the directory."""
@@ -189,6 +231,80 @@ def test_a_store_of_ours_opens_in_apaches_and_again_in_ours(exchange: Exchange, 
         assert len(store.query("orders", f"theirs{number}", 9, 0, 2**62)) == 1
     assert len(store.query("orders", "ours7", 9, 0, 2**62)) == 1
     asyncio.run(store.stop())
+
+
+def leave_pending(exchange: Exchange, stage: Stage, tag: str) -> list[str]:
+    """Send what the broker is to keep for later, and return the bodies.
+
+    A message at a delay level, one of a transaction whose producer is gone, and a timer where there are any.
+    """
+    producer = stage.producer()
+    producer.send("letters", f"delayed {tag}", delayLevel=2)
+    crashing = stage.producer(transactional=True, group="payers")
+    decision = {"execute": "UNKNOWN", "check": "COMMIT"}
+    crashing.send("letters", f"half {tag}", mode="transaction", properties=decision)
+    crashing.stop()
+    if not exchange.timers:
+        return [f"delayed {tag}", f"half {tag}"]
+    producer.send("letters", f"timed {tag}", TIMER_DELAY_MS=TIMER_MS)
+    return [f"delayed {tag}", f"half {tag}", f"timed {tag}"]
+
+
+def take_pending(stage: Stage, readers: JavaConsumer, bodies: list[str]) -> None:
+    """See that a broker goes on with what another one kept: it delivers it, and asks about the transaction."""
+    asked = stage.producer(transactional=True, group="payers", heartbeatMs=200)
+    other = stage.topic()
+    asked.send(other, "here I am", mode="transaction", properties={"execute": "COMMIT"})
+    readers.wait_for(lambda: set(bodies) <= texts(readers), PENDING_TIMEOUT, str(bodies))
+    assert [m.text for m in asked.checks.received if m.text in bodies] == [bodies[1]]
+
+
+def texts(consumer: JavaConsumer) -> set[str]:
+    """Return the bodies received so far."""
+    return {m.text for m in consumer.received}
+
+
+def test_a_store_goes_from_apache_to_us_and_back(exchange: Exchange) -> None:
+    """What one broker wrote or kept for later, the next one serves, delivers and adds to."""
+    with exchange.apache_serving() as stage:
+        exchange.client.create_topic(stage.name_server, stage.address, "letters", 2)
+        producer = stage.producer()
+        producer.send("letters", "a", "b", tags="vowel || not", keys="early")
+        producer.send("letters", "c", "d", mode="batch", properties={"p": "v"})
+        producer.send("letters", BIG, mode="queue", queue=1)
+        readers = stage.consumer("letters", "readers")
+        readers.take(5)
+        readers.stop()
+        producer.send("letters", "e")
+        of_apache = leave_pending(exchange, stage, "by Apache")
+
+    with exchange.ours_serving() as stage:
+        readers = stage.consumer("letters", "readers")
+        take_pending(stage, readers, of_apache)
+        assert texts(readers) == {"e", *of_apache}
+        everything = stage.consumer("letters")
+        before = ["a", "b", "c", "d", BIG, "e", *of_apache]
+        assert sorted(m.text for m in everything.take(len(before))) == sorted(before)
+        assert sorted(m.text for m in everything.received if m.properties.get("p") == "v") == ["c", "d"]
+        producer = stage.producer()
+        assert sorted(m.text for m in producer.query("letters", "early")) == ["a", "b"]
+        producer.send("letters", "f", keys="late")
+        readers.take(len(of_apache) + 2)
+        readers.stop()
+        producer.send("letters", "g", "h", mode="batch", keys="late")
+        ours = leave_pending(exchange, stage, "by us")
+
+    with exchange.apache_serving() as stage:
+        readers = stage.consumer("letters", "readers")
+        take_pending(stage, readers, ours)
+        assert texts(readers) == {"g", "h", *ours}
+        everything = stage.consumer("letters")
+        after = [*before, "f", "g", "h", *ours]
+        assert sorted(m.text for m in everything.take(len(after))) == sorted(after)
+        producer = stage.producer()
+        assert sorted(m.text for m in producer.query("letters", "early")) == ["a", "b"]
+        assert sorted(m.text for m in producer.query("letters", "late")) == ["f", "g", "h"]
+        assert producer.send("letters", "i")[0]["status"] == "SEND_OK"
 
 
 def _found(producer: JavaProducer, key: str) -> "list[JavaMessage]":
