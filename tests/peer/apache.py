@@ -36,6 +36,8 @@ BROKER_CONF = {
     "waitTimeMillsInSendQueue": "10000",
     "osPageCacheBusyTimeOutMills": "10000",
     "brokerFastFailureEnable": "false",
+    # 5.x notes the ends of transactions 3 s late, and asks about them until then.
+    "transactionOpBatchInterval": "100",
 }
 
 
