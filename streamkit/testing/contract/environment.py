@@ -4,6 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from streamkit.binder.capabilities import Capability
@@ -22,6 +23,7 @@ class ContractEnvironment(ABC):
     Attributes:
         name: What reports call it; the binder's type, if it does not say.
         binder_type: The binder's type.
+        binder_plugins: Its plugin by its type, where it is not installed with an entry point.
         capabilities: What the binder declares; cases that need more assert the refusal.
         clock: What stamps messages, or None for the machine's.
         is_virtual: Whether time is virtual: cases that take minutes run only then.
@@ -40,6 +42,7 @@ class ContractEnvironment(ABC):
 
     name: str
     binder_type: str
+    binder_plugins: Mapping[str, object] = MappingProxyType({})
     capabilities: frozenset[Capability]
     clock: Clock | None = None
     is_virtual = False

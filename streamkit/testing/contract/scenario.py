@@ -152,7 +152,12 @@ class Scenario:
             **self.environment.member(next(self._members)),
             **settings,
         }
-        app = StreamApplication(*sources, config_location="optional:/nonexistent", properties=properties)
+        app = StreamApplication(
+            *sources,
+            config_location="optional:/nonexistent",
+            properties=properties,
+            binder_plugins=self.environment.binder_plugins,
+        )
         if self.environment.clock is not None:
             app.container.clock.override(providers.Object(self.environment.clock))
         return app
