@@ -278,6 +278,8 @@ class PullProperties(BaseModel):
 class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
     """`spring.cloud.stream.rocketmq.bindings.<name>.consumer.*` and `….rocketmq.default.consumer.*`."""
 
+    enabled: bool = True
+    """False: the consumer is not started with the application."""
     orderly: bool = False
     """One call at a time per queue; a failing message holds back those behind it."""
     broadcasting: bool = False
@@ -357,6 +359,11 @@ class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
             start_time_ms=None if start_time is None else int(start_time.timestamp() * 1000),
         )
 
+    @property
+    def starts(self) -> bool:
+        """Whether the consumer starts with the application."""
+        return self.enabled
+
     def _filter(self) -> tuple[str | None, str | None]:
         """Tags and SQL expression, of which at most one is set."""
         if self.subscription is None:
@@ -369,6 +376,10 @@ class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
 class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
     """`spring.cloud.stream.rocketmq.bindings.<name>.producer.*` and `….rocketmq.default.producer.*`."""
 
+    enabled: Annotated[
+        bool, Rejected("a disabled binding only fails: remove the setting, or the binding")
+    ] = True
+    """False: the binding is refused."""
     group: str | None = None
     """The producer group; unset: the binder's, else the destination."""
     send_type: SendType = SendType.SYNC

@@ -244,6 +244,11 @@ class InputBinding(Binding):
         return destination.properties, destination.extended
 
     @property
+    def starts(self) -> bool:
+        """Whether its binder's settings let it start with the application."""
+        return self._consumers[0][0].extended.starts
+
+    @property
     def state(self) -> BindingState:
         """Running, paused or stopped."""
         return next((bound.state for bound in self._bound.values()), BindingState.STOPPED)

@@ -105,8 +105,9 @@ class BindingService:
 
     def _starts(self, binding: Binding) -> bool:
         properties = self.factory.properties(binding.name)
-        side = properties.consumer if isinstance(binding, InputBinding) else properties.producer
-        return side.auto_startup
+        if isinstance(binding, InputBinding):
+            return properties.consumer.auto_startup and binding.starts
+        return properties.producer.auto_startup
 
     async def _check(self, bindings: Iterable[OutputBinding | InputBinding]) -> list[Binding]:
         """Ask every binder what it can do; return the bindings whose system is away."""

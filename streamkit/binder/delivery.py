@@ -124,6 +124,11 @@ class ExtendedConsumerProperties(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
+    @property
+    def starts(self) -> bool:
+        """Whether the consumer starts with the application; where not, it can be started by hand."""
+        return True
+
     def delivery(self) -> Delivery:
         """Return what these settings mean in portable terms."""
         return Delivery()

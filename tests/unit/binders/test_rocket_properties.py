@@ -57,6 +57,12 @@ def test_both_generations_mean_the_same(
     assert consumer(**first) == consumer(**second) == expected
 
 
+def test_a_producer_cannot_be_disabled() -> None:
+    """It could only fail."""
+    with pytest.raises(ConfigurationErrors, match=r"enabled=false is not supported: .* remove"):
+        producer(enabled="false")
+
+
 def test_the_limit_of_redeliveries_is_the_second_generation_s() -> None:
     """`push.max-reconsume-times`; unset or -1 is the mode's own."""
     assert consumer(**{"push.max-reconsume-times": "2"}).redelivery_limit == 2

@@ -1,0 +1,124 @@
+"""What settings of bindings change, where no other test sees it."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from streamkit.application import StreamApplication
+from streamkit.binder.binder import ConsumerDestination
+from streamkit.messaging.message import Message
+
+MakeApplication = Callable[..., StreamApplication]
+
+
+def test_pauses_grow_by_the_multiplier_up_to_the_longest(make_app: MakeApplication) -> None:
+    """back-off-initial-interval, back-off-multiplier, back-off-max-interval."""
+    consumer = "bindings.a.consumer"
+    app = make_app(
+        **{
+            f"{consumer}.max-attempts": "5",
+            f"{consumer}.back-off-initial-interval": "100",
+            f"{consumer}.back-off-multiplier": "3",
+            f"{consumer}.back-off-max-interval": "1s",
+        }
+    )
+    times: list[float] = []
+
+    @app.stream_listener("a")
+    async def fail(text: str) -> None:
+        times.append(asyncio.get_running_loop().time())
+        raise ValueError(text)
+
+    with app.test() as test:
+        test.input("a").send("x")
+        test.advance(seconds=5)
+    pauses = [later - earlier for earlier, later in pairwise(times[:5])]
+    assert pauses == pytest.approx([0.1, 0.3, 0.9, 1.0], abs=0.001)
+
+
+@pytest.mark.parametrize(("multiplex", "at_once"), [("false", 4), ("true", 2)])
+@pytest.mark.parametrize("stands_in_for", ["inmemory", "rocketmq"])
+def test_destinations_share_their_calls_when_multiplexed(
+    make_app: MakeApplication, multiplex: str, at_once: int, stands_in_for: str
+) -> None:
+    """Two calls at once for each of two destinations, or for both together."""
+    app = make_app(
+        **{
+            "inmemory.binder.stands-in-for": stands_in_for,
+            "default-binder": "inmemory",
+            "bindings.a.destination": "x,y",
+            "bindings.a.consumer.concurrency": "2",
+            "bindings.a.consumer.multiplex": multiplex,
+        }
+    )
+    running = most = 0
+
+    @app.stream_listener("a")
+    async def work(text: str) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(1)
+        running -= 1
+
+    with app.test() as test:
+        for _ in range(4):
+            app.bridge.send("x", "1")
+            app.bridge.send("y", "1")
+        test.advance(seconds=10)
+    assert (most, running) == (at_once, 0)
+
+
+def test_an_input_binding_needs_no_listener(make_app: MakeApplication) -> None:
+    """input-bindings: who subscribes to the channel gets its messages."""
+    app = make_app(**{"input-bindings": "a;b"})
+    received: list[object] = []
+
+    def note(message: Message[object]) -> None:
+        received.append(message.payload)
+
+    app.channel("a").subscribe(note)
+    with app.test() as test:
+        test.input("a").send("x")
+        assert set(app.bindings) == {"a", "b"}
+    assert received == [b"x"]
+
+
+def test_some_headers_are_not_copied_to_what_a_listener_sends(make_app: MakeApplication) -> None:
+    """integration.message-handler-not-propagated-headers, instead of the content type alone."""
+    app = make_app(**{"integration.message-handler-not-propagated-headers": "contentType,secret"})
+
+    @app.stream_listener("a")
+    @app.send_to("b")
+    async def copy(text: str) -> str:
+        return text
+
+    with app.test() as test:
+        test.input("a").send("x", {"secret": "1", "public": "2"})
+        headers = test.output("b").receive().headers
+        assert ("secret" in headers, headers["public"]) == (False, "2")
+
+
+def test_binders_are_told_which_instance_this_is(make_app: MakeApplication) -> None:
+    """instance-index and instance-count, the binding's own before the application's."""
+    app = make_app(
+        **{
+            "instance-count": "5",
+            "instance-index": "3",
+            "bindings.b.consumer.instance-count": "9",
+            "bindings.b.consumer.instance-index": "7",
+        }
+    )
+    told: dict[str, tuple[int, int]] = {}
+
+    @app.customize_consumer
+    def see(consumer: object, destination: ConsumerDestination) -> None:
+        told[destination.binding] = destination.instance_index, destination.instance_count
+
+    for name in "ab":
+        app.stream_listener(name)(lambda: None)
+    with app.test():
+        pass
+    assert told == {"a": (3, 5), "b": (7, 9)}

@@ -1,0 +1,123 @@
+"""Each setting of a RocketMQ binding reaches the client it is for."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_client import Producer, PushConsumer
+from streamkit import StreamApplication
+from streamkit.binder.binder import BindingState, ConsumerDestination, ProducerDestination
+
+STREAM = "spring.cloud.stream"
+ROCKET = f"{STREAM}.rocketmq"
+
+
+def milliseconds(number: int) -> timedelta:
+    """A duration."""
+    return timedelta(milliseconds=number)
+
+
+COMMON = {
+    "unit-name": ("here", "unit_name", "here"),
+    "vip-channel-enabled": ("false", "vip_channel_enabled", False),
+    "poll-name-server-interval": ("7000", "poll_name_server_interval", milliseconds(7000)),
+    "heartbeat-broker-interval": ("8000", "heartbeat_broker_interval", milliseconds(8000)),
+}
+PRODUCER = COMMON | {
+    "send-message-timeout": ("4000", "send_timeout", milliseconds(4000)),
+    "send-msg-timeout": ("4000", "send_timeout", milliseconds(4000)),
+    "compress-message-body-threshold": ("77", "compress_body_threshold", 77),
+    "compress-msg-body-threshold": ("77", "compress_body_threshold", 77),
+    "retry-times-when-send-failed": ("5", "retry_times_when_send_failed", 5),
+    "retry-times-when-send-async-failed": ("6", "retry_times_when_send_async_failed", 6),
+    "retry-next-server": ("true", "retry_another_broker_when_not_store_ok", True),
+    "retry-another-broker": ("true", "retry_another_broker_when_not_store_ok", True),
+    "max-message-size": ("999", "max_message_size", 999),
+}
+CONSUMER = COMMON | {
+    "persist-consumer-offset-interval": ("9000", "persist_consumer_offset_interval", milliseconds(9000)),
+    "pull-batch-size": ("17", "pull_batch_size", 17),
+    "pull-threshold-for-queue": ("18", "pull_threshold_for_queue", 18),
+    "pull-threshold-size-for-queue": ("19", "pull_threshold_size_for_queue", 19),
+    "consume-max-span": ("20", "consume_concurrently_max_span", 20),
+    "pull-time-delay-mills-when-exception": ("21", "pull_time_delay_when_exception", milliseconds(21)),
+    "push.pull-threshold-for-topic": ("22", "pull_threshold_for_topic", 22),
+    "push.pull-threshold-size-for-topic": ("23", "pull_threshold_size_for_topic", 23),
+    "push.pull-interval": ("24", "pull_interval", milliseconds(24)),
+    "push.consume-timeout": ("25", "consume_timeout", timedelta(minutes=25)),
+    "suspend-current-queue-time-millis": ("26", "suspend_current_queue_time", milliseconds(26)),
+}
+
+
+def clients(store: Path, settings: Mapping[str, str]) -> dict[str, object]:
+    """The settings of the clients of an application with an input `in` and an output `out`."""
+    found: dict[str, object] = {}
+
+    async def main() -> None:
+        async with EmbeddedBroker(store) as broker:
+            app = StreamApplication(
+                config_location="optional:/none",
+                properties={
+                    f"{ROCKET}.binder.name-server": broker.name_server_address,
+                    f"{ROCKET}.binder.provisioning": "create",
+                    f"{STREAM}.default-binder": "rocketmq",
+                    f"{STREAM}.bindings.in.destination": "topic",
+                    f"{STREAM}.bindings.in.group": "g",
+                    f"{STREAM}.bindings.out.destination": "topic",
+                    f"{STREAM}.input-bindings": "in",
+                    f"{STREAM}.output-bindings": "out",
+                    **settings,
+                },
+            )
+
+            @app.customize_producer
+            def see_producer(producer: Producer, destination: ProducerDestination) -> None:
+                found["producer"] = producer.settings
+
+            @app.customize_consumer
+            def see_consumer(consumer: PushConsumer, destination: ConsumerDestination) -> None:
+                found["consumer"] = consumer.settings
+
+            async with app:
+                found["state"] = app.binding("in").state
+
+    asyncio.run(main())
+    return found
+
+
+@pytest.mark.parametrize("place", ["bindings.{name}", "default"])
+def test_a_binding_s_settings_reach_its_client(tmp_path: Path, place: str) -> None:
+    """Set for the binding or for all; of two spellings either."""
+    names = {"producer": "out", "consumer": "in"}
+    for spelling in (dict(list(PRODUCER.items())[::-1]), PRODUCER):
+        sides = {"producer": spelling, "consumer": CONSUMER}
+        given: dict[str, str] = {}
+        expected: dict[tuple[str, str], object] = {}
+        for side, table in sides.items():
+            for key, (text, field, value) in table.items():
+                if (side, field) not in expected:
+                    given[f"{ROCKET}.{place.format(name=names[side])}.{side}.{key}"] = text
+                    expected[side, field] = value
+        found = clients(tmp_path, given)
+        assert {(side, field): getattr(found[side], field) for side, field in expected} == expected
+
+
+def test_the_binder_s_settings_are_those_of_bindings_that_set_none(tmp_path: Path) -> None:
+    """Also those that Spring Cloud Alibaba declares there and passes over."""
+    keys = [*COMMON, "persist-consumer-offset-interval"]
+    found = clients(tmp_path, {f"{ROCKET}.binder.{key}": CONSUMER[key][0] for key in keys})
+    for side, known in (("producer", [*COMMON]), ("consumer", keys)):
+        for key in known:
+            _, field, value = CONSUMER[key]
+            assert getattr(found[side], field) == value, (side, key)
+
+
+def test_a_consumer_that_is_not_enabled_is_not_started(tmp_path: Path) -> None:
+    """`consumer.enabled=false`, as the first generation has it."""
+    key = f"{ROCKET}.bindings.in.consumer.enabled"
+    assert clients(tmp_path, {key: "false"})["state"] is BindingState.STOPPED
+    assert clients(tmp_path, {key: "true"})["state"] is BindingState.RUNNING
