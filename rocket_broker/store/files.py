@@ -103,7 +103,7 @@ class FileSystem(Protocol):
         """Return how many files may be mapped at once."""
 
     def used_percent(self, path: Path) -> float:
-        """Return how much of the disk that holds a directory is used, of what this process may use."""
+        """Return how much of the disk that holds a directory is used, or would hold it, in percent of what is ours."""
 
 
 class OsFileSystem:
@@ -230,7 +230,7 @@ class OsFileSystem:
         return _MOST_MAPS if limit == resource.RLIM_INFINITY else max(64, min(_MOST_MAPS, limit // 2))
 
     def used_percent(self, path: Path) -> float:
-        disk = os.statvfs(path)
+        disk = os.statvfs(next(parent for parent in (path, *path.absolute().parents) if parent.exists()))
         used = disk.f_blocks - disk.f_bfree
         return 100 * used / max(1, used + disk.f_bavail)
 

@@ -154,3 +154,4 @@ def test_a_running_store_cleans_by_itself(disk: Disk) -> None:
 def test_the_real_disk_s_use_is_a_percentage(tmp_path: Path) -> None:
     """As df tells it."""
     assert 0 <= OsFileSystem().used_percent(tmp_path) <= 100
+    assert 0 <= OsFileSystem().used_percent(tmp_path / "not" / "yet") <= 100
