@@ -293,12 +293,8 @@ class PublishSubscribeChannel(SubscribableChannel):
         )
 
 
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop this thread is running, or None."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+running_loop: Callable[[], asyncio.AbstractEventLoop | None] = asyncio._get_running_loop
+"""The loop this thread is running, or None; asked for every message, and written in C."""
 
 
 async def _awaited(coroutine: Coroutine[object, None, bool]) -> bool:
