@@ -134,7 +134,9 @@ class Broker:
         self.recovery = self.store.load()
         undo.push_async_callback(self.store.stop)
         self.topics.load()
+        undo.callback(self.topics.journal.merge, self.topics.save)
         self.groups.load()
+        undo.callback(self.groups.journal.merge, self.groups.save)
         self.offsets.load()
         self.offsets.bound(self.store.max_offset)
         undo.callback(self.offsets.save)
@@ -218,6 +220,8 @@ class Broker:
             self.timers.start(f"broker {self.settings.broker_name}")
             undo.push_async_callback(self.timers.stop)
         loops = {
+            "topics": self.topics.journal.merge_periodically(self.topics.save),
+            "consumer groups": self.groups.journal.merge_periodically(self.groups.save),
             "consumer offsets": self.offsets.save_periodically(),
             "consumer filters": self.filters.save_periodically(),
             "housekeeping": self._keep_house(),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
+from rocket_broker.table_journal import TableJournal
 from rocket_remoting.bodies import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -38,6 +39,7 @@ class SubscriptionGroupTable:
 
     Attributes:
         data_version: Counts the changes.
+        journal: The groups that appeared since the table was written.
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
@@ -46,6 +48,7 @@ class SubscriptionGroupTable:
         self._clock = clock
         durable = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._file = TableFile(settings.config_dir / "subscriptionGroup.json", durable=durable)
+        self.journal = TableJournal(self._file.path, durable=durable)
         self._configs = {group: SubscriptionGroupConfig(group_name=group) for group in sorted(OWN_GROUPS)}
 
     def load(self) -> None:
@@ -55,10 +58,12 @@ class SubscriptionGroupTable:
             DamagedTable: Neither the file nor its backup can be read.
         """
         stored = self._file.load(lambda data: decode_body(data, SubscriptionGroupWrapper))
-        if stored is None:
-            return
-        self._configs.update(stored.subscription_group_table)
-        self.data_version = stored.data_version
+        if stored is not None:
+            self._configs.update(stored.subscription_group_table)
+            self.data_version = stored.data_version
+        for version, config in self.journal.read(self.data_version, SubscriptionGroupConfig):
+            self._configs[config.group_name] = config
+            self.data_version = version
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the group's configuration, or None when it does not exist."""
@@ -81,7 +86,8 @@ class SubscriptionGroupTable:
             self._configs[group] = SubscriptionGroupConfig(group_name=group)
             _log.info("consumer group %s created because it appeared", group)
         if created:
-            self._changed()
+            self.data_version = self.data_version.next(self._clock.now_ms())
+            self.journal.append(self.data_version, map(self._configs.__getitem__, created))
 
     def _may_create(self, group: str) -> bool:
         wanted = self._settings.auto_create_subscription_group or is_system_group(group)
@@ -117,6 +123,7 @@ class SubscriptionGroupTable:
     def save(self) -> None:
         """Write ``subscriptionGroup.json``."""
         self._file.write(encode_body(self.wrapper(), standard_json=True))
+        self.journal.clear()
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())

@@ -1,15 +1,17 @@
 """The topics of this broker: how many queues, who may read and write, kept in Apache's ``topics.json``.
 
 Every change is on the disk before the call returns, and told to the listeners (the registration with the name
-servers is one).
+servers is one). What people change is written as a whole; topics that appear by themselves are only noted in
+``topics.json.log`` (`TableJournal`) until the whole is written a little later.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
+from rocket_broker.table_journal import TableJournal
 from rocket_remoting.bodies import (
     DataVersion,
     KVTable,
@@ -44,6 +46,7 @@ class TopicTable:
     Attributes:
         data_version: Counts the changes; name servers compare it.
         on_change: Called after each change of the table.
+        journal: The topics that appeared since the table was written.
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
@@ -53,6 +56,7 @@ class TopicTable:
         self._clock = clock
         durable = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._file = TableFile(settings.config_dir / "topics.json", durable=durable)
+        self.journal = TableJournal(self._file.path, durable=durable)
         self._own = self._own_topics()
         self._configs = {config.topic_name: config for config in self._own.values()}
 
@@ -63,10 +67,12 @@ class TopicTable:
             DamagedTable: Neither the file nor its backup can be read.
         """
         stored = self._file.load(lambda data: decode_body(data, TopicConfigSerializeWrapper))
-        if stored is None:
-            return
-        self._configs.update(stored.topic_config_table)
-        self.data_version = stored.data_version
+        if stored is not None:
+            self._configs.update(stored.topic_config_table)
+            self.data_version = stored.data_version
+        for version, config in self.journal.read(self.data_version, TopicConfig):
+            self._configs[config.topic_name] = config
+            self.data_version = version
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return the topic's configuration, or None when it does not exist."""
@@ -105,7 +111,7 @@ class TopicTable:
             topic_sys_flag=sys_flag,
         )
         _log.info("topic %s created with %d queues because %s sent to it", topic, queues, sender)
-        self._put(config)
+        self._add([config])
         return config
 
     def create_by_send_back(self, topic: str, queue_count: int, perm: int, sys_flag: int = 0) -> TopicConfig:
@@ -120,8 +126,12 @@ class TopicTable:
                 topic_sys_flag=sys_flag,
             )
             _log.info("topic %s created for the broker's own use", topic)
-            self._put(config)
+            self._add([config])
         return config
+
+    def create_missing(self, configs: Iterable[TopicConfig]) -> None:
+        """Create those of the topics that do not exist; however many, they are one change."""
+        self._add([config for config in configs if config.topic_name not in self._configs])
 
     def update(self, *configs: TopicConfig) -> None:
         """Create each topic or replace its configuration; however many, they are one change."""
@@ -167,19 +177,27 @@ class TopicTable:
         """Return every topic by name; not to be changed through this."""
         return self._configs
 
-    def _put(self, config: TopicConfig) -> None:
-        self._configs[config.topic_name] = config
-        self._changed()
+    def _add(self, configs: Sequence[TopicConfig]) -> None:
+        if not configs:
+            return
+        self._configs.update((config.topic_name, config) for config in configs)
+        self.data_version = self.data_version.next(self._clock.now_ms())
+        self.journal.append(self.data_version, configs)
+        self._tell()
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
         self.save()
+        self._tell()
+
+    def _tell(self) -> None:
         for tell in self.on_change:
             tell()
 
     def save(self) -> None:
         """Write ``topics.json``."""
         self._file.write(encode_body(self.wrapper()))
+        self.journal.clear()
 
     def _own_topics(self) -> dict[str, TopicConfig]:
         """Return the topics every broker has, as Apache's make them at start."""

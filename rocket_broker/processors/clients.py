@@ -126,7 +126,7 @@ class ClientsProcessor:
                         topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
                     )
                 )
-        self._topics.update(*retry_topics)
+        self._topics.create_missing(retry_topics)
 
     @staticmethod
     def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:

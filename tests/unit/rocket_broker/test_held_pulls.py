@@ -1,7 +1,7 @@
 """Long polling: what ends a held pull, and when (E21)."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -13,11 +13,32 @@ from rocket_remoting.codes import RequestCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader
+from rocket_remoting.record import encode_record
 from tests.unit.rocket_broker.memory_peers import Peers, run_virtually
 
 
+class Asked:
+    """A filter on properties that counts how often it is asked."""
+
+    def __init__(self, *, wants: bool = True, cost: int = 1) -> None:
+        self.wants = wants
+        self.cost = cost
+        self.times = 0
+
+    def matches(self, properties: Mapping[str, str]) -> bool:
+        """Return always the same."""
+        self.times += 1
+        return self.wants
+
+
+RECORD = encode_record(
+    "t", b"", b"", queue_id=0, queue_offset=10, commit_log_offset=0, sys_flag=0, flag=0, born_timestamp=0,
+    born_host=("127.0.0.1", 1), store_timestamp=0, store_host=("127.0.0.1", 1),
+)  # fmt: skip
+
+
 class Ends:
-    """A store of which only the queues' ends are known."""
+    """A store of which the queues' ends are known, and that every message is the same."""
 
     def __init__(self) -> None:
         self.end = 10
@@ -26,7 +47,7 @@ class Ends:
         return self.end
 
     def message_in_queue(self, topic: str, queue_id: int, offset: int) -> memoryview | None:
-        return None
+        return memoryview(RECORD)
 
 
 class Stage:
@@ -44,6 +65,7 @@ class Stage:
         *,
         seconds: float = 15.0,
         codes: frozenset[int] | None = None,
+        properties: Asked | None = None,
         resume: Callable[[HeldPull], None] | None = None,
     ) -> bool:
         """Hold a pull of queue 0 of ``t``."""
@@ -52,7 +74,7 @@ class Stage:
             commit_offset=0, suspend_timeout_millis=15_000, sub_version=0,
         )  # fmt: skip
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
-        pull = HeldPull(self.connection, command, header, PullFilter(codes), resume or self._note)
+        pull = HeldPull(self.connection, command, header, PullFilter(codes, properties), resume or self._note)
         return self.pulls.hold(pull, seconds)
 
     def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:
@@ -232,3 +254,51 @@ def test_stopping_forgets_every_pull() -> None:
         await asyncio.sleep(20)
 
     assert on_stage(scene).resumed == []
+
+
+def test_pulls_with_one_filter_are_asked_once_for_a_message() -> None:
+    """However many they are; those that want it are all woken, the others wait on."""
+    wanted, unwanted = Asked(), Asked(wants=False)
+
+    async def scene(stage: Stage) -> None:
+        for properties in (wanted, unwanted):
+            for _ in range(1000):
+                assert stage.hold(properties=properties)
+        stage.arrive()
+        await asyncio.sleep(0)
+        assert len(stage.resumed) == 1000
+        assert len(stage.pulls) == 1000
+        stage.pulls.stop()
+
+    on_stage(scene)
+    assert (wanted.times, unwanted.times) == (1, 1)
+
+
+def test_a_filter_is_not_asked_where_tags_decide() -> None:
+    """The message is not looked into."""
+    properties = Asked()
+
+    async def scene(stage: Stage) -> None:
+        stage.hold(codes=frozenset({7}), properties=properties)
+        stage.arrive(code=8)
+        stage.pulls.stop()
+
+    on_stage(scene)
+    assert properties.times == 0
+
+
+def test_what_a_connection_may_have_compared_is_bounded_and_given_back() -> None:
+    """By the cost of its filters at the queue; a pull that ends makes room."""
+
+    async def scene(stage: Stage) -> None:
+        assert stage.hold(properties=Asked(cost=held_pulls.MAX_COST - 1), seconds=1)
+        assert stage.hold(seconds=100)
+        assert not stage.hold()
+        await asyncio.sleep(2)
+        assert stage.hold(properties=Asked(cost=held_pulls.MAX_COST - 1))
+        stage.pulls.stop()
+        assert len(stage.pulls) == 0
+        assert stage.hold(properties=Asked(cost=held_pulls.MAX_COST))
+        stage.pulls.stop()
+
+    on_stage(scene)

@@ -1,0 +1,120 @@
+"""What appears by itself is noted at once and written into the table later: nothing is lost, whenever it ends."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.table_journal import TableJournal
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import DataVersion, TopicConfig
+from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
+
+
+def topics(path: Path) -> TopicTable:
+    """Return the table as a broker that starts there has it."""
+    table = TopicTable(settings(path), FixedClock())
+    table.load()
+    return table
+
+
+def sent_to(table: TopicTable, *names: str) -> None:
+    """Let sends make topics."""
+    for name in names:
+        table.create_by_send(name, "TBW102", 4, 0, "test")
+
+
+def test_topics_made_by_sends_are_noted_and_the_table_is_left_alone(tmp_path: Path) -> None:
+    """A thousand of them write a line each; a start reads them, and the table has them when it is written."""
+    table = topics(tmp_path)
+    sent_to(table, *(f"t{number}" for number in range(1000)))
+    assert not (tmp_path / "config" / "topics.json").exists()
+    assert len(table.journal.path.read_bytes().splitlines()) == 1000
+    again = topics(tmp_path)
+    assert again.configs() == table.configs()
+    assert again.data_version == table.data_version
+    again.journal.merge(again.save)
+    assert not again.journal.path.exists()
+    assert topics(tmp_path).configs() == table.configs()
+
+
+def test_what_people_change_holds_against_older_lines(tmp_path: Path) -> None:
+    """Also when the broker was killed after it had written the table, before it cleared the journal."""
+    table = topics(tmp_path)
+    sent_to(table, "orders", "bills")
+    lines = table.journal.path.read_bytes()
+    table.update(TopicConfig(topic_name="orders", read_queue_nums=9, write_queue_nums=9))
+    table.delete("bills")
+    table.journal.path.write_bytes(lines)
+    again = topics(tmp_path)
+    config = again.get("orders")
+    assert config is not None
+    assert config.read_queue_nums == 9
+    assert "bills" not in again
+
+
+def test_half_a_line_is_passed_over(tmp_path: Path) -> None:
+    """It was being written when the broker was killed; nobody was answered for it."""
+    table = topics(tmp_path)
+    sent_to(table, "orders", "bills")
+    table.journal.path.write_bytes(table.journal.path.read_bytes()[:-20])
+    assert "orders" in topics(tmp_path)
+    assert "bills" not in topics(tmp_path)
+
+
+def test_a_line_that_is_none_is_passed_over_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those around it count."""
+    table = topics(tmp_path)
+    sent_to(table, "orders")
+    with table.journal.path.open("ab") as file:
+        file.write(b"rubbish\n")
+    sent_to(table, "bills")
+    with caplog.at_level(logging.WARNING):
+        again = topics(tmp_path)
+    assert {"orders", "bills"} <= set(again)
+    assert "a line is passed over" in caplog.text
+
+
+def test_groups_are_noted_alike(tmp_path: Path) -> None:
+    """However many appear in one heartbeat, they are one version."""
+    table = SubscriptionGroupTable(settings(tmp_path), FixedClock())
+    table.create_missing(["one", "two"])
+    table.create_missing(["two", "three"])
+    again = SubscriptionGroupTable(settings(tmp_path), FixedClock())
+    again.load()
+    assert again.configs() == table.configs()
+    assert again.data_version == table.data_version
+    assert again.data_version.counter == 2
+
+
+def test_the_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> None:
+    """Once for all that were added meanwhile; a disk that refuses is tried again."""
+    journal = TableJournal(tmp_path / "t.json")
+    written: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def save() -> None:
+            written.append(loop.time())
+            if len(written) == 1:
+                raise OSError("disk full")
+            journal.clear()
+
+        merging = asyncio.create_task(journal.merge_periodically(save))
+        for _ in range(3):
+            journal.append(DataVersion(timestamp=0, counter=1), [TopicConfig(topic_name="t")])
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(60)
+        merging.cancel()
+        await asyncio.gather(merging, return_exceptions=True)
+
+    with VirtualTime() as time:
+        time.run(main())
+    assert len(written) == 2
+    assert written[1] - written[0] == pytest.approx(2)
