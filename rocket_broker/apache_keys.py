@@ -78,7 +78,7 @@ _BROKER = {
         popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable popConsumerKVServiceInit
         popConsumerKVServiceLog popFromRetryProbability popInflightMessageThreshold
         popLongPollingForceNotifyInterval popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
-        popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead recallMessageEnable
+        popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
         retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum
         reviveScanTime serverLoadBalancerEnable skipWhenCKRePutReachMaxTimes
     """,

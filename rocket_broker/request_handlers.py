@@ -15,6 +15,7 @@ from rocket_broker.processors.locks import LocksProcessor
 from rocket_broker.processors.messages import MessagesProcessor
 from rocket_broker.processors.offsets import OffsetsProcessor
 from rocket_broker.processors.pull import PullProcessor
+from rocket_broker.processors.recall import RecallProcessor
 from rocket_broker.processors.relay import RelayProcessor
 from rocket_broker.processors.reply import ReplyProcessor
 from rocket_broker.processors.runtime import RuntimeProcessor
@@ -87,6 +88,9 @@ class RequestHandlers:
             born_host=_host,
         )
         deduplicated = DeduplicatedSends(settings=settings, store=store, sending=sending)
+        recall = RecallProcessor(
+            settings=settings, clock=clock, writer=writer, topics=topics, born_host=_host
+        )
         transaction = TransactionProcessor(
             settings=settings, store=store, halves=halves, statistics=statistics
         )
@@ -155,6 +159,7 @@ class RequestHandlers:
             Code.SEND_REPLY_MESSAGE: replies.reply,
             Code.SEND_REPLY_MESSAGE_V2: replies.reply,
             Code.CONSUMER_SEND_MSG_BACK: send_back.send_back,
+            Code.RECALL_MESSAGE: recall.recall,
             Code.END_TRANSACTION: transaction.end,
             Code.RESUME_CHECK_HALF_MESSAGE: transaction.resume,
             Code.PULL_MESSAGE: pulling.pull,

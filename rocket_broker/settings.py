@@ -273,6 +273,9 @@ class BrokerSettings(ApacheSettings):
     timer_congest_num_each_slot: int = setting(
         _INT, "Most messages that may wait for one moment.", minimum=1, maximum=_INT
     )
+    recall_message_enable: bool = setting(
+        True, "Let senders recall timed messages by request 370; Apache's default is false."
+    )
     timer_flush_interval_ms: int = setting(
         1_000, "Milliseconds between writes of the timers' files.", minimum=1, fixed=True
     )
@@ -404,11 +407,12 @@ class BrokerSettings(ApacheSettings):
         return self.store_path_root_dir / "config"
 
     def timer_settings(self) -> TimerSettings:
-        """Return what the timers are told."""
+        """Return what the timers are told: no message waits for so long that its file may be deleted."""
+        safe_slots = self.file_reserved_time * 3_600_000 * 2 // 3 // self.timer_precision_ms
         return TimerSettings(
             root=self.store_path_root_dir,
             precision_ms=self.timer_precision_ms,
-            roll_window_slots=self.timer_roll_window_slot,
+            roll_window_slots=min(self.timer_roll_window_slot, safe_slots),
             log_file_size=self.mapped_file_size_timer_log,
             flush_interval_ms=self.timer_flush_interval_ms,
         )

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from rocket_broker.message_writer import Host, MessageWriter, properties_text
 from rocket_broker.processors.destinations import Destinations, is_exhausted
 from rocket_broker.processors.waiting import (
+    NO_IDS,
     WAITING_PROPERTIES,
     WAITING_QUEUE,
+    WaitingIds,
     WaitingMessages,
     refuse_waiting_batch,
 )
@@ -37,7 +39,6 @@ from rocket_remoting.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
-    PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
 from rocket_remoting.sys_flag import (
@@ -116,8 +117,8 @@ class SendProcessor:
             keep_wait=waits_in is not None,
             may_delay=waits_in is None,
         )
-        unique_key = properties.get(PROPERTY_UNIQUE_KEY) if waits_in is not None else None
-        return self._answer(connection, command, [result], queue_id, unique_key)
+        ids = self._waiting.ids(waits_in, properties) if waits_in is not None else NO_IDS
+        return self._answer(connection, command, [result], queue_id, ids)
 
     def send_batch(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """SEND_BATCH_MESSAGE (320)."""
@@ -209,7 +210,7 @@ class SendProcessor:
         command: RemotingCommand,
         results: Sequence[PutResult],
         queue_id: int,
-        transaction_id: str | None = None,
+        ids: WaitingIds = NO_IDS,
     ) -> RemotingCommand | None:
         """Return the answer; None when the sender wants none, or gets it when the disk has the messages."""
         statistics = self._statistics
@@ -218,7 +219,7 @@ class SendProcessor:
                 raise put_refusal(result.status, self._settings)
             statistics.put_bytes += result.size
         statistics.put_messages += len(results)
-        return self.answer_stored(connection, command, results, queue_id, transaction_id)
+        return self.answer_stored(connection, command, results, queue_id, ids)
 
     def answer_stored(
         self,
@@ -226,20 +227,20 @@ class SendProcessor:
         command: RemotingCommand,
         results: Sequence[PutResult],
         queue_id: int,
-        transaction_id: str | None = None,
+        ids: WaitingIds = NO_IDS,
     ) -> RemotingCommand | None:
         """Return the answer to messages that are stored; None as in `send`."""
         last = results[-1]
         if self._waits_for_disk and last.wait_store_ok and not command.is_oneway:
             task = asyncio.ensure_future(
-                self._answer_when_flushed(connection, command, results, queue_id, transaction_id)
+                self._answer_when_flushed(connection, command, results, queue_id, ids)
             )
             self._flushing.add(task)
             task.add_done_callback(self._flushing.discard)
             return None
         if command.is_oneway:
             return None
-        return self._success(command, results, queue_id, last.status, transaction_id)
+        return self._success(command, results, queue_id, last.status, ids)
 
     async def _answer_when_flushed(
         self,
@@ -247,11 +248,11 @@ class SendProcessor:
         command: RemotingCommand,
         results: Sequence[PutResult],
         queue_id: int,
-        transaction_id: str | None,
+        ids: WaitingIds,
     ) -> None:
         status = await self._store.await_flush(results[-1])
         try:
-            response = self._success(command, results, queue_id, status, transaction_id)
+            response = self._success(command, results, queue_id, status, ids)
         except Refusal as refusal:
             response = refusal.answer(command)
         if not connection.is_closed:
@@ -263,7 +264,7 @@ class SendProcessor:
         results: Sequence[PutResult],
         queue_id: int,
         status: PutStatus,
-        transaction_id: str | None,
+        ids: WaitingIds,
     ) -> RemotingCommand:
         if status is PutStatus.OK:
             code = ResponseCode.SUCCESS
@@ -276,7 +277,8 @@ class SendProcessor:
             msg_id=",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results]),
             queue_id=queue_id,
             queue_offset=results[0].queue_offset,
-            transaction_id=transaction_id,
+            transaction_id=ids.transaction_id,
+            recall_handle=ids.recall_handle,
             msg_region=self._settings.region_id,
             trace_on=self._settings.trace_on,
         )

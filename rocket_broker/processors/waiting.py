@@ -4,9 +4,11 @@ Where such a message belongs stands in its properties ``REAL_TOPIC`` and ``REAL_
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.refusal import Refusal
+from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.schedule.timer_request import TIMER_PROPERTIES, asked_moment
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings import BrokerSettings
@@ -18,19 +20,44 @@ from rocket_remoting.headers import SendMessageRequestHeader
 from rocket_remoting.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_PREPARED,
+    PROPERTY_UNIQUE_KEY,
 )
 from rocket_remoting.sys_flag import transaction_value
 from rocket_remoting.topics import TIMER_TOPIC, TRANS_HALF_TOPIC
 
-__all__ = ["WAITING_PROPERTIES", "WAITING_QUEUE", "WaitingMessages", "refuse_waiting_batch"]
+__all__ = [
+    "NO_IDS",
+    "WAITING_PROPERTIES",
+    "WAITING_QUEUE",
+    "WaitingIds",
+    "WaitingMessages",
+    "refuse_waiting_batch",
+]
 
 WAITING_PROPERTIES = TIMER_PROPERTIES | {PROPERTY_TRANSACTION_PREPARED}
 """A message with none of these, and no transaction in its system flag, does not wait."""
 
 WAITING_QUEUE = 0
 """The topics it waits in have one queue."""
+
+
+class WaitingIds(NamedTuple):
+    """What the sender of a waiting message needs to end its waiting.
+
+    Attributes:
+        transaction_id: Of a half message: what its transaction is known by.
+        recall_handle: Of a timed one: what it can be recalled by.
+    """
+
+    transaction_id: str | None = None
+    recall_handle: str | None = None
+
+
+NO_IDS = WaitingIds()
+"""Of a message that does not wait."""
 
 
 class WaitingMessages:
@@ -68,6 +95,17 @@ class WaitingMessages:
         properties[PROPERTY_TIMER_OUT_MS] = str(moment)
         self._topics.create_by_send_back(TIMER_TOPIC, 1, READ | WRITE)
         return TIMER_TOPIC
+
+    def ids(self, topic: str, properties: Mapping[str, str]) -> WaitingIds:
+        """Return what the sender of a message that waits in the topic is told."""
+        unique_key = properties.get(PROPERTY_UNIQUE_KEY)
+        if topic == TRANS_HALF_TOPIC or unique_key is None:
+            return WaitingIds(transaction_id=unique_key)
+        moment = int(properties[PROPERTY_TIMER_OUT_MS])
+        handle = RecallHandle(
+            properties[PROPERTY_REAL_TOPIC], self._settings.broker_name, moment + 1, unique_key
+        )
+        return WaitingIds(recall_handle=handle.encode())
 
     def _is_half(self, header: SendMessageRequestHeader, properties: Mapping[str, str]) -> bool:
         """Whether the message begins a transaction.

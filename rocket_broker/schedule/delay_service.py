@@ -97,6 +97,13 @@ class DelayService:
                     "delay level %d: offset %d is outside its queue, %d to %d", level, known, low, high
                 )
             self.offsets[level] = min(max(known, low), high)
+        for queue in self._store.topics_with_queues().get(SCHEDULE_TOPIC, []):
+            waiting = self._store.max_offset(SCHEDULE_TOPIC, queue) - self._saved.get(queue + 1, 0)
+            if queue >= self._levels.max_level and waiting > 0:
+                _log.warning(
+                    "delay level %d is not in messageDelayLevel any more: %d messages wait until it is",
+                    queue + 1, waiting,
+                )  # fmt: skip
 
     def start(self) -> None:
         """Deliver from now on."""

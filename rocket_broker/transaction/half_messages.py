@@ -25,8 +25,9 @@ from rocket_remoting.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
+    decode_properties,
 )
-from rocket_remoting.record import decode_record
+from rocket_remoting.record import decode_record, peek_record
 from rocket_remoting.sys_flag import (
     TRANSACTION_COMMIT,
     transaction_value,
@@ -105,10 +106,26 @@ class HalfMessages:
             self._topics.create_by_send_back(topic, 1, READ | WRITE)
 
     def find(self, commit_log_offset: int) -> MessageExt | None:
-        """Return the half message whose record begins there, pending or not."""
+        """Return the half message whose record begins there, pending or not, without its body.
+
+        Who asks may be anybody: bodies are large, and looked at only when everything else is right.
+        """
         record = self._store.message_at(commit_log_offset)
-        message = _decoded(record, commit_log_offset) if record is not None else None
-        return message if message is not None and message.topic == TRANS_HALF_TOPIC else None
+        if record is None:
+            return None
+        header = peek_record(record)
+        if header.topic != TRANS_HALF_TOPIC:
+            return None
+        return MessageExt(
+            header.topic,
+            b"",
+            properties=decode_properties(header.properties),
+            queue_id=header.queue_id,
+            queue_offset=header.queue_offset,
+            commit_log_offset=commit_log_offset,
+            store_host=header.store_host,
+            store_size=header.total_size,
+        )
 
     def read(self, offset: int, count: int) -> Iterator[tuple[int, MessageExt | None]]:
         """Yield half messages with their offsets in the queue; None for one that cannot be read any more."""
@@ -116,8 +133,12 @@ class HalfMessages:
 
     # Their ends
 
-    def commit(self, half: MessageExt) -> PutStatus:
+    def commit(self, found: MessageExt) -> PutStatus:
         """Store the message in its own topic, behind its delay if it has one; the half message has ended then."""
+        record = self._store.message_at(found.commit_log_offset)
+        half = _decoded(record, found.commit_log_offset) if record is not None else None
+        if half is None:
+            return PutStatus.SERVICE_NOT_AVAILABLE
         return self._replace(
             half,
             half.properties[PROPERTY_REAL_TOPIC],

@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.schedule.timer_service import cancel_key
 from rocket_remoting import MemoryTransport, TcpTransport
-from rocket_remoting.codes import ResponseCode
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import HELD, RawClient, with_broker
 
@@ -291,3 +294,66 @@ def test_timers_over_sockets(tmp_path: Path) -> None:
             await client.connection.close()
 
     asyncio.run(main())
+
+
+async def recall(client: RawClient, handle: str, topic: str = "orders") -> RemotingCommand:
+    """Recall a message and return the answer, whatever its code."""
+    header = RecallMessageRequestHeader(topic=topic, producer_group="p", recall_handle=handle)
+    return await client.ask(RequestCode.RECALL_MESSAGE, header)
+
+
+def test_a_message_is_recalled_by_its_handle() -> None:
+    """The answer to a timed message has one, as 5.3's; who gives it back takes the message back."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        sent = [
+            await client.send(properties={"TIMER_DELAY_SEC": "60", "UNIQ_KEY": f"id-{number}"})
+            for number in range(3)
+        ]
+        answer = await recall(client, sent[1].recall_handle or "")
+        assert answer.code == ResponseCode.SUCCESS
+        assert answer.header(RecallMessageResponseHeader).msg_id == "id-1"
+        await asyncio.sleep(62)
+        assert [message.unique_key for message in await client.messages()] == ["id-0", "id-2"]
+
+    with_broker(scene)
+
+
+def test_a_handle_that_names_nothing_here_is_refused() -> None:
+    """With Apache's codes, and what is wrong."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        sent = await client.send(properties={"TIMER_DELAY_SEC": "60", "UNIQ_KEY": "id"})
+        handle = RecallHandle.decode(sent.recall_handle or "")
+        assert handle is not None
+        await client.create_topic("others")
+        for wrong, topic, words in (
+            (handle, "others", "topic not match"),
+            (handle._replace(broker_name="elsewhere"), "orders", "waits at elsewhere"),
+            (handle._replace(deliver_ms=1), "orders", "timestamp invalid"),
+            (handle._replace(deliver_ms=2**60), "orders", "timestamp invalid"),
+        ):
+            answer = await recall(client, wrong.encode(), topic)
+            assert answer.code == ResponseCode.ILLEGAL_OPERATION
+            assert words in (answer.remark or "")
+        for text in ("", "?", "djEgYSBiIGM=", "x" * 1000):
+            assert (await recall(client, text)).code == ResponseCode.ILLEGAL_OPERATION
+        assert (await recall(client, handle.encode(), "unknown")).code == ResponseCode.TOPIC_NOT_EXIST
+        await asyncio.sleep(62)
+        assert len(await client.messages()) == 1
+
+    with_broker(scene)
+
+
+def test_only_timed_messages_have_handles() -> None:
+    """And none is taken back where recalling is turned off."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        plain = await client.send(properties={"UNIQ_KEY": "id"})
+        assert (plain.recall_handle, plain.transaction_id) == (None, None)
+        timed = await client.send(properties={"TIMER_DELAY_SEC": "60", "UNIQ_KEY": "id"})
+        assert timed.transaction_id is None
+        answer = await recall(client, timed.recall_handle or "")
+        assert answer.code == ResponseCode.NO_PERMISSION
+
+    with_broker(scene, recallMessageEnable="false")

@@ -45,7 +45,7 @@ class Halves:
             "REAL_QID": "0",
         }
         result = self.store.put(message(TRANS_HALF_TOPIC, body=name.encode(), properties=properties))
-        half = self.halves.find(result.commit_log_offset)
+        ((_, half),) = self.halves.read(result.queue_offset, 1)
         assert half is not None
         return half
 

@@ -1,0 +1,122 @@
+"""Request 370: a sender takes a timed message back, by the handle that its answer had."""
+
+from collections.abc import Callable
+
+from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.processors.send import put_refusal
+from rocket_broker.processors.waiting import WAITING_QUEUE
+from rocket_broker.refusal import Refusal
+from rocket_broker.schedule.recall_handle import RecallHandle
+from rocket_broker.schedule.timer_service import cancel_key
+from rocket_broker.settings import BrokerSettings
+from rocket_broker.store.messages import PutStatus
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.clock import Clock
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
+from rocket_remoting.properties import (
+    PROPERTY_BORN_TIMESTAMP,
+    PROPERTY_PRODUCER_GROUP,
+    PROPERTY_REAL_QUEUE_ID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DEL_UNIQKEY,
+    PROPERTY_TIMER_DELIVER_MS,
+    PROPERTY_TIMER_OUT_MS,
+    PROPERTY_UNIQUE_KEY,
+)
+from rocket_remoting.topics import TIMER_TOPIC
+
+__all__ = ["RecallProcessor"]
+
+RECALL_TAG = "_RECALL_TAG_"
+RECALL_BODY = b"0"
+
+
+class RecallProcessor:
+    """Cancels timed messages."""
+
+    def __init__(
+        self,
+        *,
+        settings: BrokerSettings,
+        clock: Clock,
+        writer: MessageWriter,
+        topics: TopicTable,
+        born_host: Callable[[Connection], Host],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._writer = writer
+        self._topics = topics
+        self._born_host = born_host
+
+    def recall(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """RECALL_MESSAGE (370): store what cancels the message; success says no more than that."""
+        header = command.header(RecallMessageRequestHeader)
+        if not (self._settings.recall_message_enable and self._settings.timer_wheel_enable):
+            raise Refusal(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+        if self._topics.get(header.topic) is None:
+            raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{header.topic}] not exist")
+        handle = self._checked(header)
+        result = self._writer.put(
+            TIMER_TOPIC,
+            WAITING_QUEUE,
+            RECALL_BODY,
+            self._properties(header, handle),
+            flag=0,
+            sys_flag=0,
+            born_timestamp=self._clock.now_ms(),
+            born_host=self._born_host(connection),
+            may_delay=False,
+        )
+        if result.status is not PutStatus.OK:
+            raise put_refusal(result.status, self._settings)
+        return RemotingCommand.response(command, header=RecallMessageResponseHeader(msg_id=handle.unique_key))
+
+    def _checked(self, header: RecallMessageRequestHeader) -> RecallHandle:
+        """Return the handle.
+
+        Raises:
+            Refusal: It is none, or not of a message that waits here under this topic.
+        """
+        handle = RecallHandle.decode(header.recall_handle)
+        if handle is None:
+            raise Refusal(ResponseCode.ILLEGAL_OPERATION, "recall handle is invalid")
+        if handle.topic != header.topic:
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"recall failed, topic not match: {header.topic}, and {handle.topic} in the handle",
+            )
+        if handle.broker_name != self._settings.broker_name:
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"recall failed, broker service not available: the message waits at {handle.broker_name}",
+            )
+        left = handle.deliver_ms - self._clock.now_ms()
+        if not 0 < left < self._settings.timer_max_delay_sec * 1000:
+            raise Refusal(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"recall failed, timestamp invalid: the message was due {-left} ms ago"
+                if left <= 0
+                else f"recall failed, timestamp invalid: no message is due in {left} ms",
+            )
+        return handle
+
+    def _properties(self, header: RecallMessageRequestHeader, handle: RecallHandle) -> dict[str, str]:
+        precision = self._settings.timer_precision_ms
+        properties = {
+            PROPERTY_TAGS: RECALL_TAG,
+            PROPERTY_TIMER_DEL_UNIQKEY: cancel_key(handle.topic, handle.unique_key),
+            PROPERTY_UNIQUE_KEY: handle.unique_key,
+            PROPERTY_TIMER_DELIVER_MS: str(handle.deliver_ms),
+            PROPERTY_BORN_TIMESTAMP: str(self._clock.now_ms()),
+            PROPERTY_TIMER_OUT_MS: str((handle.deliver_ms - 1) // precision * precision),
+            PROPERTY_REAL_TOPIC: handle.topic,
+            PROPERTY_REAL_QUEUE_ID: "0",
+        }
+        if header.producer_group:
+            properties[PROPERTY_PRODUCER_GROUP] = header.producer_group
+        return properties
