@@ -1,5 +1,6 @@
 """Type checkers see listeners as they were written."""
 
+import json
 import re
 import subprocess
 import sys
@@ -23,6 +24,35 @@ def mypy(file: Path, cache: Path) -> "subprocess.CompletedProcess[str]":
         str(file),
     ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def pyright(file: Path) -> "list[tuple[int, str]]":
+    """The lines pyright, in its standard mode, has something against, with the rule."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    return [
+        (each["range"]["start"]["line"] + 1, each.get("rule", ""))
+        for each in found
+        if each["severity"] == "error"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_pyright_sees_the_same(tmp_path: Path) -> None:
+    """No error in the well typed file; in the other one each announced line has one, and no other line."""
+    pytest.importorskip("pyright", reason="pyright is not installed")
+    assert pyright(HERE / "typed_application.py") == []
+    wrong = tmp_path / "wrongly_typed.py"
+    wrong.write_text((HERE / "wrongly_typed.txt").read_text())
+    announced = [n for n, line in enumerate(wrong.read_text().splitlines(), start=1) if "  # " in line]
+    assert sorted({line for line, _ in pyright(wrong)}) == announced
 
 
 @pytest.mark.slow

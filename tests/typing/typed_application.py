@@ -1,6 +1,6 @@
 """What type checkers must see: decorators change nothing, channels and results have their types.
 
-`test_typing.py` checks this file with mypy; pyright checks it in CI.
+`test_typing.py` checks this file with mypy and, where it is installed, with pyright.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,6 +9,7 @@ from typing import Annotated, assert_type
 
 from streamkit import (
     Acknowledgment,
+    ErrorMessage,
     Header,
     Message,
     MessageHeaders,
@@ -20,6 +21,8 @@ from streamkit import (
     send_to,
     stream_listener,
 )
+from streamkit.binder.attempts import BackOff, RetryPolicy
+from streamkit.binder.binder import ConsumerBinding, ConsumerDestination
 from streamkit.messaging import SubscribableChannel
 
 
@@ -60,6 +63,27 @@ def copy(message: Message[Order], acknowledgment: Acknowledgment) -> Message[Ord
     return message
 
 
+@app.named("order-errors")
+@app.error_listener("orders.shop.errors")
+async def explain(error: ErrorMessage) -> str:
+    """What handles errors stays callable, too."""
+    return str(error.payload)
+
+
+@app.customize_consumer
+def limit(consumer: ConsumerBinding, destination: ConsumerDestination) -> None:
+    """A customizer stays what it is."""
+
+
+@app.named("by-customer")
+class Customers:
+    """So does a class."""
+
+    def extract_key(self, message: Message[object]) -> object:
+        """A strategy."""
+        return message.headers["customer"]
+
+
 class Shop:
     """An interface."""
 
@@ -83,6 +107,11 @@ async def typed() -> None:
     assert_type(await Listeners().charge(Order(1)), int)
     count(Order(1))
     count(Order(1), "me")
+    assert_type(await explain(ErrorMessage(ValueError())), str)
+    assert_type(Customers(), Customers)
+    limiter: Callable[[ConsumerBinding, ConsumerDestination], None] = limit
+    assert callable(limiter)
+    app.use_retry_policy(RetryPolicy(5, BackOff(0.5), {ConnectionError: True}, default_retryable=False))
     handler: Callable[[Order, MessageHeaders], Awaitable[Receipt]] = charge
     assert_type(await handler(Order(1), headers), Receipt)
     assert_type(app.bound(Source).output, SubscribableChannel)
@@ -91,7 +120,8 @@ async def typed() -> None:
     assert_type(await app.bound(Shop).invoices.asend(Message(Order(1))), bool)
     assert_type(await app.bridge.asend("orders", Order(1)), bool)
     assert_type(Message(Order(1)).with_payload("x"), Message[str])
-    with app.test() as test:
+    with app.test(strict=True, provide={"prices": 7}) as test:
+        test.input(Processor.input).send(Order(1), {"customer": "Ann"})
         assert_type(test.output("receipts").receive(Receipt), Message[Receipt])
         assert_type(test.output("receipts").receive(), Message[bytes])
         assert_type(test.output("receipts").receive_all(Receipt), list[Message[Receipt]])
