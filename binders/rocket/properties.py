@@ -210,10 +210,6 @@ class _BindingProperties(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    enabled: Annotated[
-        bool, Rejected("a disabled binding only fails: remove the setting, or the binding")
-    ] = True
-    """False: the binding is refused, as the second generation's binder does when it is made."""
     name_server: Annotated[
         str | None,
         Rejected("a binding uses its binder's name server: configure a binder of its own under binders.*"),

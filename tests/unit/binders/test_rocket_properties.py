@@ -119,7 +119,6 @@ def test_the_broker_s_delay_levels_are_read_as_it_reads_them() -> None:
         ({"messageModel": "BROADCAST"}, r"messageModel=BROADCAST: .*Property 'messageModel' was wrong\."),
         ({"pullBatchSize": "0"}, "pullBatchSize"),
         ({"accessKey": "me"}, "ACL"),
-        ({"enabled": "false"}, "enabled=false is not supported: .* remove"),
         (
             {"heartbeat-broker-interval": "0"},
             "heartbeat-broker-interval=0: expected a duration longer than 0",
