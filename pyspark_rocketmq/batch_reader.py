@@ -89,7 +89,7 @@ class FilteringBatchReader(RocketMQBatchReader):
         value: Any = getattr(each, "value", None)
         if column in {("queue_id",), ("partition",)}:
             self._note_queues(each, value)
-        elif column in {("queue_offset",), ("offset",)}:
+        elif column in {("queue_offset",), ("offset",)} and isinstance(value, int):
             self._note_offsets(each, value)
         elif column in {("store_timestamp",), ("timestamp",)} and isinstance(value, datetime):
             if isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):

@@ -55,21 +55,24 @@ class RangePartition(InputPartition):
 
 def partitions(ranges: Sequence[QueueRange], plan: Plan) -> list[RangePartition]:
     """The partitions that read the ranges: one for each queue, divided or packed as the plan says."""
-    ranges = sorted(ranges, key=lambda each: (each.queue.topic, each.queue.broker_name, each.queue.queue_id))
+    ranges = sorted((each for each in ranges if each.start < each.end), key=lambda each: each.queue)
     total = sum(each.end - each.start for each in ranges)
     if not total:
         return []
     if total < plan.pack_below and not (plan.min_partitions > 1 or 0 < plan.max_records < total):
         return [RangePartition(ranges)]
-    size = plan.max_records or total
-    if len(ranges) < plan.min_partitions:
-        size = min(size, max(1, total // plan.min_partitions))
-    return [RangePartition([piece]) for each in ranges for piece in _divided(each, size)]
+    wanted = plan.min_partitions if plan.min_partitions > len(ranges) else 0
+    pieces: list[QueueRange] = []
+    for each in ranges:
+        length = each.end - each.start
+        by_count = round(length * wanted / total)
+        by_size = -(-length // plan.max_records) if plan.max_records else 1
+        pieces += _divided(each, max(1, by_count, by_size))
+    return [RangePartition([piece]) for piece in pieces]
 
 
-def _divided(whole: QueueRange, size: int) -> list[QueueRange]:
-    """Pieces of the range, of nearly the same size, none above `size`."""
+def _divided(whole: QueueRange, count: int) -> list[QueueRange]:
+    """That many pieces of the range, of nearly the same size."""
     length = whole.end - whole.start
-    count = -(-length // size)
     cuts = [whole.start + length * number // count for number in range(count + 1)]
-    return [whole._replace(start=start, end=end) for start, end in itertools.pairwise(cuts)]
+    return [whole._replace(start=start, end=end) for start, end in itertools.pairwise(cuts) if start < end]

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark_rocketmq.records import Bytes, Ints, OddRecordsError
 
 _NAME_ENDS, _VALUE_ENDS = 1, 2
+_COUNTED = 16
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,11 @@ class Pairs:
 
     def _has_duplicates(self, names: pa.Array) -> bool:
         encoded = names.dictionary_encode()
-        identity = self.row * max(1, len(encoded.dictionary)) + np.asarray(encoded.indices)
-        return len(np.unique(identity)) != len(identity)
+        kinds = max(1, len(encoded.dictionary))
+        identity = self.row * kinds + np.asarray(encoded.indices)
+        if self.rows * kinds > _COUNTED * (len(identity) + 1):  # a name of its own in nearly every row
+            return len(np.unique(identity)) != len(identity)
+        return bool(np.any(np.bincount(identity) > 1))
 
 
 def pairs(data: pa.Array) -> Pairs:

@@ -1,0 +1,280 @@
+"""`python -m benchmarks.spark`: the Spark connector beside Spark's own for Kafka, in one session, on real brokers.
+
+Written and read: messages of 100 bytes, four queues or partitions, on two cores. Runs of the two alternate and the
+best of each counts; CPU is that of the JVM, of Spark's Python workers and of the broker.
+"""
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.brokers import MeasuredBroker, apache_broker, bundled_broker
+from benchmarks.kafka import connector_jars, kafka_broker
+from benchmarks.process import cpu_seconds
+from streamkit.spark import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROUNDS = 3
+BODY = "rpad(cast(id AS string), 100, 'x')"
+LATENCY_ROWS = 400
+LATENCY_BATCHES = 60
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured run."""
+
+    what: str
+    system: str
+    seconds: float
+    rows_per_second: float
+    cpu_seconds: float
+    broker_cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Micro-batches of a few rows, triggers back to back: ms."""
+
+    system: str
+    p50: float
+    p95: float
+
+
+class System(Protocol):
+    """What differs between the two."""
+
+    @property
+    def broker(self) -> MeasuredBroker:
+        """Where."""
+
+    @property
+    def format(self) -> str:
+        """Spark's name for it."""
+
+    @property
+    def column(self) -> str:
+        """The column of bodies."""
+
+    def options(self, topic: str) -> dict[str, str]:
+        """Options of reader and writer."""
+
+
+@dataclass(frozen=True)
+class RocketMQ:
+    """Format rocketmq."""
+
+    broker: MeasuredBroker
+    format: str = "rocketmq"
+    column: str = "body"
+
+    def options(self, topic: str) -> dict[str, str]:
+        """Options of reader and writer."""
+        return {"nameServer": self.broker.name_server, "topic": topic}
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """Format kafka."""
+
+    broker: MeasuredBroker
+    format: str = "kafka"
+    column: str = "value"
+
+    def options(self, topic: str) -> dict[str, str]:
+        """Options of reader and writer; it refuses the other's."""
+        return {"kafka.bootstrap.servers": self.broker.name_server, "subscribe": topic, "topic": topic}
+
+
+class Bench:
+    """Measures in one session."""
+
+    def __init__(self, spark: "SparkSession", rows: int) -> None:
+        self._spark = spark
+        self._rows = rows
+        self._names = 0
+
+    def write(self, system: System, topic: str) -> Run:
+        """A batch of rows made by Spark, written to a topic."""
+        frame = self._spark.range(0, self._rows, 1, 4).selectExpr(f"{BODY} AS {system.column}")
+        writer = frame.write.format(system.format).options(**_writing(system, topic)).mode("append")
+        return self._measured("batch write", system, writer.save)
+
+    def read(self, system: System, topic: str) -> Run:
+        """All of a topic, by a batch."""
+        reader = self._spark.read.format(system.format).options(**_reading(system, topic))
+        return self._measured("batch read", system, lambda: _discard(reader.load()))
+
+    def read_bodies(self, system: System, topic: str) -> Run:
+        """Only the bodies of a topic, by a batch."""
+        reader = self._spark.read.format(system.format).options(**_reading(system, topic))
+        if system.format == "rocketmq":
+            reader = reader.schema("body binary")
+        return self._measured(
+            "batch read, bodies only", system, lambda: _discard(reader.load().select(system.column))
+        )
+
+    def stream(self, system: System, topic: str) -> Run:
+        """All of a topic, by a stream that ends when it has read what is there."""
+
+        def run() -> None:
+            with tempfile.TemporaryDirectory() as checkpoint:
+                reader = self._spark.readStream.format(system.format).options(**_reading(system, topic))
+                frame = reader.option("startingOffsets", "earliest").load()
+                writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
+                writer.trigger(availableNow=True).start().awaitTermination()
+
+        return self._measured("stream read", system, run)
+
+    def latency(self, system: System, topic: str) -> Latency:
+        """How long micro-batches of few rows take."""
+        with tempfile.TemporaryDirectory() as checkpoint:
+            reader = self._spark.readStream.format(system.format).options(**_reading(system, topic))
+            reader = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=str(LATENCY_ROWS))
+            query = reader.load().writeStream.format("noop").option("checkpointLocation", checkpoint).start()
+            while (query.lastProgress or {"batchId": 0})["batchId"] < LATENCY_BATCHES and query.isActive:
+                time.sleep(0.05)
+            progress = query.recentProgress[10:]
+            query.stop()
+        times = [each["durationMs"]["triggerExecution"] for each in progress if each["numInputRows"]]
+        return Latency(system.broker.name, statistics.median(times), statistics.quantiles(times, n=20)[-1])
+
+    def _measured(self, what: str, system: System, run: Callable[[], object]) -> Run:
+        cpu, broker_cpu = _spark_cpu(), cpu_seconds(system.broker.pid)
+        started = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - started
+        return Run(
+            what,
+            system.broker.name,
+            seconds,
+            self._rows / seconds,
+            _spark_cpu() - cpu,
+            cpu_seconds(system.broker.pid) - broker_cpu,
+        )
+
+
+def _reading(system: System, topic: str) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in system.options(topic).items()
+        if name != "topic" or system.format != "kafka"
+    }
+
+
+def _writing(system: System, topic: str) -> dict[str, str]:
+    return {name: value for name, value in system.options(topic).items() if name != "subscribe"}
+
+
+def _discard(frame: "DataFrame") -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def _spark_cpu() -> float:
+    """CPU of this process and all below it, ended ones included."""
+    total = 0.0
+    for process in _below(os.getpid()):
+        try:
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += sum(int(field) for field in fields[11:15]) / _TICKS
+    return total
+
+
+def _below(process: int) -> list[int]:
+    """This process and the JVM's descendants; brokers are counted by themselves."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    found, waiting = [process], list(children.get(process, []))
+    while waiting:
+        child = waiting.pop()
+        command = Path(f"/proc/{child}/cmdline")
+        try:
+            text = command.read_bytes()
+        except OSError:
+            continue
+        if b"kafka.Kafka" in text or b"ApacheServer" in text or b"streamkit.cli" in text:
+            continue
+        found.append(child)
+        waiting += children.get(child, [])
+    return found
+
+
+def _table(runs: list[Run], latencies: list[Latency]) -> Table:
+    table = Table(title=f"Spark, best of {ROUNDS}", title_justify="left")
+    for name in ("", "system", "s", "rows/s", "CPU s Spark", "CPU s broker"):
+        table.add_column(name, justify="left" if name in {"", "system"} else "right")
+    for run in runs:
+        table.add_row(
+            run.what, run.system, f"{run.seconds:.2f}", f"{run.rows_per_second:,.0f}",
+            f"{run.cpu_seconds:.1f}", f"{run.broker_cpu_seconds:.1f}",
+        )  # fmt: skip
+    for each in latencies:
+        table.add_row(
+            "micro-batch of 400 rows", each.system, "", f"p50 {each.p50:.0f} ms", f"p95 {each.p95:.0f} ms", ""
+        )
+    return table
+
+
+@click.command()
+@click.option("--messages", default=1_000_000, show_default=True, help="Messages written and read.")
+@click.option("--apache/--no-apache", default=False, help="Measure Apache RocketMQ 5.3.3 too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def main(*, messages: int, apache: bool, as_json: bool) -> None:
+    """Measure source and sink beside Spark's connector for Kafka."""
+    with ExitStack() as stack:
+        systems: list[System] = [RocketMQ(stack.enter_context(bundled_broker()))]
+        if apache:
+            systems.append(RocketMQ(stack.enter_context(apache_broker("5.3.3"))))
+        systems.append(Kafka(stack.enter_context(kafka_broker())))
+        settings = {
+            "spark.jars": ",".join(connector_jars()),
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.memory": "2g",
+        }
+        spark = session("benchmark", master="local[2]", low_latency=True, settings=settings)
+        spark.sparkContext.setLogLevel("ERROR")
+        stack.callback(spark.stop)
+        bench = Bench(spark, messages)
+        runs: list[Run] = []
+        for measure in (bench.write, bench.read, bench.read_bodies, bench.stream):
+            rounds: dict[str, list[Run]] = {}
+            for number in range(ROUNDS):
+                for system in systems:
+                    topic = f"bench-{number}" if measure == bench.write else "bench-0"
+                    run = measure(system, topic)
+                    rounds.setdefault(run.system, []).append(run)
+            runs += [min(each, key=lambda run: run.seconds) for each in rounds.values()]
+        latencies = [bench.latency(system, "bench-0") for system in systems]
+    if as_json:
+        print(
+            json.dumps(
+                {"runs": [asdict(run) for run in runs], "latency": [asdict(each) for each in latencies]}
+            )
+        )
+    else:
+        Console().print(_table(runs, latencies))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""A cluster to test Spark against: the bundled broker as a process, or Apache's own."""
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rocket_client import Admin
+from rocket_client.blocking import BlockingClient, MessageQueue, ProducerSettings, QueueRange
+from rocket_client.settings import ClientSettings
+from rocket_remoting.message import Message, MessageExt
+from rocket_remoting.record import decode_records
+from tests.end_to_end.broker_process import running
+from tests.peer.apache import free_ports
+
+BUNDLED = "bundled"
+
+_names = itertools.count()
+
+
+class Stand:
+    """A running cluster.
+
+    Attributes:
+        kind: `BUNDLED`, or Apache's version.
+        name_server: Where its name server is.
+        client: A client to prepare and look.
+    """
+
+    def __init__(self, kind: str, name_server: str) -> None:
+        self.kind = kind
+        self.name_server = name_server
+        self.client = BlockingClient("stand", ProducerSettings(name_servers=name_server))
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options that every reader and writer needs."""
+        return {"nameServer": self.name_server}
+
+    def topic(self, queues: int = 4) -> str:
+        """A new topic of the name that nobody has."""
+        topic = f"spark-{next(_names)}"
+        self.set_queues(topic, queues)
+        return topic
+
+    def set_queues(self, topic: str, queues: int) -> None:
+        """The topic has so many queues from now on."""
+
+        async def main() -> None:
+            async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+                await admin.create_topic(topic, queues)
+                await admin.await_topic(topic, queues=queues)
+
+        asyncio.run(main())
+
+    def delete(self, topic: str) -> None:
+        """The topic is gone."""
+
+        async def main() -> None:
+            async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+                await admin.delete_topic(topic)
+
+        asyncio.run(main())
+
+    def queues(self, topic: str) -> Sequence[MessageQueue]:
+        """The topic's queues, as they are now."""
+        with BlockingClient("look", ProducerSettings(name_servers=self.name_server)) as client:
+            return client.queues(topic)
+
+    def send(self, topic: str, bodies: Iterable[bytes], queue_id: int = 0) -> None:
+        """Store messages with these bodies in one queue; tags and keys follow from the place."""
+        messages = [
+            Message(topic, body, tags="even" if n % 2 == 0 else "odd", keys=f"k{n}", properties={"n": str(n)})
+            for n, body in enumerate(bodies)
+        ]
+        queue = next(each for each in self.queues(topic) if each.queue_id == queue_id)
+        for start in range(0, len(messages), 500):
+            self.client.send_batch(messages[start : start + 500], queue=queue)
+
+    def fill(self, topic: str, count: int, start: int = 0) -> list[str]:
+        """Store messages over the queues: ``start`` and following as text; return the bodies."""
+        queues = self.queues(topic)
+        bodies = [f"{number}" for number in range(start, start + count)]
+        for queue in queues:
+            own = bodies[queue.queue_id :: len(queues)]
+            if own:
+                self.send(topic, [body.encode() for body in own], queue.queue_id)
+        return bodies
+
+    def messages(self, topic: str) -> list[MessageExt]:
+        """All messages of the topic, queue after queue."""
+        queues = self.queues(topic)
+        ends = self.client.max_offsets(queues)
+        begins = self.client.min_offsets(queues)
+        ranges = [QueueRange(queue, begins[queue], ends[queue]) for queue in queues]
+        found: list[MessageExt] = []
+        for part in self.client.read_ranges(ranges):
+            for message in decode_records(part.records):
+                message.broker_name = part.queue.broker_name
+                found.append(message)
+        return found
+
+    def bodies(self, topic: str) -> list[str]:
+        """All bodies of the topic, as text, sorted."""
+        return sorted(message.body.decode() for message in self.messages(topic))
+
+    def count(self, topic: str) -> int:
+        """How many messages the topic has."""
+        return sum(self.client.max_offsets(self.queues(topic)).values())
+
+
+@contextmanager
+def bundled(directory: Path, ports: tuple[int, int] | None = None) -> Iterator[Stand]:
+    """The bundled broker as a process of its own, its store in the directory."""
+    name_server_port, broker_port = ports or free_ports()
+    arguments = ["-p", str(broker_port), "--name-server-port", str(name_server_port)]
+    with running("broker", *arguments, "--store", str(directory / "store"), cwd=directory) as process:
+        process.address()
+        stand = Stand(BUNDLED, f"127.0.0.1:{name_server_port}")
+        with stand.client:
+            yield stand

@@ -1,0 +1,219 @@
+"""What a streaming query reads: every message once, whatever stops it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.stand import Stand
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+SECONDS = 120
+
+
+class Reading:
+    """A query that collects what it reads: run it, stop it, run it again from its checkpoint.
+
+    Attributes:
+        batches: The bodies of each batch that was not empty, as text.
+    """
+
+    def __init__(self, spark: "SparkSession", stand: Stand, checkpoint: Path) -> None:
+        self.batches: dict[int, list[str]] = {}
+        self._spark = spark
+        self._stand = stand
+        self._checkpoint = checkpoint
+
+    @property
+    def read(self) -> list[str]:
+        """All bodies, sorted."""
+        return sorted(body for batch in self.batches.values() for body in batch)
+
+    def start(self, *, trigger: dict[str, Any] | None = None, **options: Any) -> "StreamingQuery":
+        """Start it."""
+        reader = self._spark.readStream.format("rocketmq").options(**self._stand.options)
+        frame = reader.options(startingOffsets="earliest", **options).load()
+        writer = frame.select("body").writeStream.foreachBatch(self._collect)
+        writer = writer.option("checkpointLocation", str(self._checkpoint))
+        return writer.trigger(**trigger or {"availableNow": True}).start()
+
+    def run(self, **options: Any) -> "StreamingQuery":
+        """Run it until it has read what is there."""
+        query = self.start(**options)
+        assert query.awaitTermination(SECONDS)
+        return query
+
+    def _collect(self, frame: "DataFrame", batch: int) -> None:
+        bodies = [bytes(row.body).decode() for row in frame.collect()]
+        if bodies:
+            self.batches[batch] = bodies
+
+
+@pytest.fixture
+def reading(spark: "SparkSession", tmp_path: Path) -> Callable[[Stand], Reading]:
+    """A query of a stand's topics."""
+    return lambda stand: Reading(spark, stand, tmp_path / "checkpoint")
+
+
+def test_a_stream_goes_on_from_its_checkpoint(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """What comes between two runs is read by the second, nothing twice; and the group's offsets follow."""
+    topic, of = stand.topic(), reading(stand)
+    bodies = stand.fill(topic, 100)
+    of.run(topic=topic, consumerGroup="followed", maxOffsetsPerTrigger="40")
+    assert of.read == sorted(bodies)
+    assert [len(batch) for batch in of.batches.values()] == [40, 40, 20]
+    bodies += stand.fill(topic, 50, start=100)
+    of.run(topic=topic, consumerGroup="followed")
+    assert of.read == sorted(bodies)
+    client, group = stand.client, stand.client.group
+    client.group = "followed"
+    try:
+        committed = {queue: client.committed_offset(queue) for queue in stand.queues(topic)}
+    finally:
+        client.group = group
+    assert committed == client.max_offsets(stand.queues(topic))
+
+
+def test_a_new_queue_is_read_from_its_beginning(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """A topic may grow while nobody reads it: nothing in the new queues is passed over."""
+    topic, of = stand.topic(queues=1), reading(stand)
+    stand.send(topic, [b"before"])
+    of.run(topic=topic)
+    stand.set_queues(topic, 3)
+    stand.send(topic, [b"new"], queue_id=2)
+    of.run(topic=topic)
+    stand.send(topic, [b"after"], queue_id=2)
+    of.run(topic=topic)
+    assert list(of.batches.values()) == [["before"], ["new"], ["after"]]
+
+
+def test_limits_are_shared_by_backlog(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """A long queue gets most of a batch, a short one is not starved."""
+    topic, of = bundled_stand.topic(queues=2), reading(bundled_stand)
+    bundled_stand.send(topic, [b"long-%d" % n for n in range(1000)], 0)
+    bundled_stand.send(topic, [b"short"], 1)
+    of.run(topic=topic, maxOffsetsPerTrigger="500")
+    assert "short" in next(iter(of.batches.values()))
+    assert len(of.read) == 1001
+
+
+def test_a_limit_in_bytes(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """Batches are cut by the average size of the messages."""
+    topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
+    bundled_stand.send(topic, [b"x" * 1000 for _ in range(200)])
+    of.run(topic=topic, maxBytesPerTrigger="60000")
+    sizes = [len(batch) for batch in of.batches.values()]
+    assert (sum(sizes), max(sizes) < 60, len(sizes) > 3) == (200, True, True)
+
+
+def test_nothing_newer_than_the_start_is_read(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """availableNow ends although messages keep coming."""
+    topic, of = stand.topic(), reading(stand)
+    bodies = stand.fill(topic, 90)
+    collect = of._collect
+
+    def collect_and_send(frame: "DataFrame", batch: int) -> None:
+        collect(frame, batch)
+        stand.fill(topic, 50, start=1000 + 50 * batch)
+
+    of._collect = collect_and_send  # type: ignore[method-assign]
+    of.run(topic=topic, maxOffsetsPerTrigger="30")
+    assert of.read == sorted(bodies)
+
+
+@pytest.mark.parametrize("remade", [3, 20])
+def test_a_topic_that_was_made_anew(
+    reading: Callable[[Stand], Reading], bundled_stand: Stand, remade: int
+) -> None:
+    """Fewer messages than were read already: an error that names the queue, or reading what is there."""
+    topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
+    bundled_stand.send(topic, [b"old-%d" % n for n in range(10)])
+    of.run(topic=topic)
+    bundled_stand.delete(topic)
+    bundled_stand.set_queues(topic, 1)
+    bundled_stand.send(topic, [b"new-%d" % n for n in range(remade)])
+    if remade < 10:
+        with pytest.raises(Exception, match=f"queue 0 of {topic} .* was read up to 10 and now holds 0 to 3"):
+            of.run(topic=topic)
+        of.run(topic=topic, failOnDataLoss="false")
+        assert of.batches.popitem()[1] == ["new-0", "new-1", "new-2"]
+    else:  # nobody can tell a topic made anew from one that has grown
+        of.run(topic=topic)
+        assert of.batches.popitem()[1] == [f"new-{n}" for n in range(10, 20)]
+
+
+def test_two_queries_of_one_group_read_everything(
+    spark: "SparkSession", tmp_path: Path, bundled_stand: Stand
+) -> None:
+    """The group is a name for progress, not a share of the queues."""
+    topic = bundled_stand.topic()
+    bodies = bundled_stand.fill(topic, 60)
+    for number in range(2):
+        of = Reading(spark, bundled_stand, tmp_path / str(number))
+        of.run(topic=topic, consumerGroup="shared")
+        assert of.read == sorted(bodies)
+
+
+def test_idle_triggers_make_no_batches(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """Where nothing is new the place stays as it is written, so Spark plans nothing."""
+    topic, of = bundled_stand.topic(), reading(bundled_stand)
+    bundled_stand.fill(topic, 10)
+    query = of.start(topic=topic, trigger={"processingTime": "10 milliseconds"})
+    try:
+        query.processAllAvailable()
+        bundled_stand.fill(topic, 10)
+        query.processAllAvailable()
+        last = query.lastProgress
+        assert last is not None
+        assert max(of.batches) <= 1
+    finally:
+        query.stop()
+
+
+def test_progress_tells_how_far_behind_it_is(
+    reading: Callable[[Stand], Reading], bundled_stand: Stand
+) -> None:
+    """Where the queues end stands beside where the batch ends."""
+    topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
+    bundled_stand.fill(topic, 30)
+    query = of.run(topic=topic, maxOffsetsPerTrigger="10")
+    source = query.recentProgress[0]["sources"][0]
+    ends = [json.loads(source[name])["offsets"][topic] for name in ("endOffset", "latestOffset")]
+    assert [next(iter(each.values())) for each in ends] == [{"0": 10}, {"0": 30}]
+
+
+def test_a_small_backlog_waits(reading: Callable[[Stand], Reading], bundled_stand: Stand) -> None:
+    """Until it is worth a batch, or has waited long enough."""
+    topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
+    query = of.start(
+        topic=topic,
+        trigger={"processingTime": "10 milliseconds"},
+        minOffsetsPerTrigger="10",
+        maxTriggerDelay="1h",
+    )
+    try:
+        bundled_stand.send(topic, [b"%d" % n for n in range(9)])
+        bundled_stand.send(topic, [b"9", b"10"])
+        query.processAllAvailable()
+        assert of.read == sorted(str(n) for n in range(11))
+        assert len(next(iter(of.batches.values()))) >= 10
+    finally:
+        query.stop()
+
+
+def test_a_checkpoint_of_a_newer_version(
+    reading: Callable[[Stand], Reading], bundled_stand: Stand, tmp_path: Path
+) -> None:
+    """It is not guessed at: the error says what was found."""
+    topic, of = bundled_stand.topic(queues=1), reading(bundled_stand)
+    bundled_stand.fill(topic, 3)
+    of.run(topic=topic)
+    log = tmp_path / "checkpoint" / "offsets" / "0"
+    log.write_text(log.read_text().replace('"v": 1', '"v": 2'))
+    with pytest.raises(Exception, match="offsets of version 2, this release reads version 1"):
+        of.run(topic=topic)

@@ -1,0 +1,105 @@
+"""Options are read once, at the start, and what is wrong with them is told."""
+
+import re
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark_rocketmq.errors import OffsetError, OptionError, RocketMQError
+from pyspark_rocketmq.options import DEFAULT_GROUP, Delivery, sink_options, source_options
+from pyspark_rocketmq.partitions import Plan
+from pyspark_rocketmq.starting import Position, Strategy
+
+READ = {"nameServer": "a:1;b:2", "topic": "t"}
+
+
+def test_defaults() -> None:
+    """Those of Spark's Kafka source where it has the option."""
+    options = source_options(READ)
+    assert (options.topics, options.starting, options.ending) == (("t",), None, Position("latest"))
+    assert (options.fail_on_data_loss, options.max_offsets, options.max_delay) == (True, None, 900.0)
+    assert (options.plan, options.commit_offsets) == (Plan(0, 0, 20_000), False)
+    assert (options.cluster.group, options.expression, options.patience) == (DEFAULT_GROUP, "*", 120.0)
+    sink = sink_options(READ)
+    assert (sink.delivery, sink.batch_size, sink.max_message_size) == (Delivery.AT_LEAST_ONCE, 1024, 4 << 20)
+
+
+def test_names_have_aliases() -> None:
+    """Those of Apache's old connector, any case, and the prefix that others may have set them with."""
+    options = source_options(
+        {"rocketmq.NAMESERVER": "a:1", "subscribe": "t2, t1", "group": "g", "subExpression": "x || y"}
+    )
+    assert (options.topics, options.cluster.group, options.commit_offsets) == (("t1", "t2"), "g", True)
+    assert (options.expression, options.expression_type) == ("x || y", "TAG")
+
+
+def test_what_spark_adds_is_passed_over() -> None:
+    """The writer's options hold the checkpoint's place as well."""
+    assert sink_options(READ | {"checkpointLocation": "/tmp/x", "queryName": "q"}).topic == "t"
+
+
+@pytest.mark.parametrize(
+    ("more", "position"),
+    [
+        ({"startingOffsets": "Earliest"}, Position("earliest", option="startingOffsets")),
+        (
+            {"startingOffsets": '{"t":{"a":{"0":3,"1":-2}}}'},
+            Position("offsets", option="startingOffsets", numbers={"t": {"a": {0: 3, 1: -2}}}),
+        ),
+        (
+            {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latest"},
+            Position("timestamp", option="startingTimestamp", timestamp=5, strategy=Strategy.LATEST),
+        ),
+        (
+            {"startingOffsetsByTimestamp": '{"t":{"a":{"0":3}}}'},
+            Position("timestamps", option="startingOffsetsByTimestamp", numbers={"t": {"a": {0: 3}}}),
+        ),
+    ],
+)
+def test_where_to_begin(more: dict[str, str], position: Position) -> None:
+    """Words, offsets, one moment or many."""
+    assert source_options(READ | more).starting == position
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"topic": "t"}, "option 'nameServer' is missing"),
+        ({"nameServer": "a:1"}, "nothing says what to read"),
+        (READ | {"subscribepattern": "("}, "topic and subscribePattern are both given"),
+        ({"nameServer": "a:1", "subscribePattern": "("}, "no regular expression"),
+        (READ | {"rocketmq.topic": "t"}, "option 'topic' is given twice: as 'topic' and as 'rocketmq.topic'"),
+        (READ | {"maxTriggerDelay": "soon"}, "write a duration such as 30s"),
+        (READ | {"consumerGroup": " "}, "option 'consumerGroup' is empty"),
+        (READ | {"commitOffsets": "true"}, "commitOffsets=true needs option 'consumerGroup'"),
+        (
+            READ | {"consumerGroup": "g", "groupIdPrefix": "p"},
+            "consumerGroup and groupIdPrefix are both given",
+        ),
+        (READ | {"startingTimestamp": "today"}, "write milliseconds since 1970"),
+        (READ | {"batchSize": "1"}, "unknown option 'batchSize' to read"),
+        (READ | {"kafka.group.id": "g"}, "it is 'consumerGroup' here"),
+    ],
+)
+def test_wrong_options(given: dict[str, str], told: str) -> None:
+    """Each is named, with what to write instead."""
+    with pytest.raises(OptionError, match=re.escape(told)):
+        source_options(given)
+
+
+@pytest.mark.parametrize(
+    "value", ["{", "{}", '{"t":1}', '{"t":{"a":[0]}}', '{"t":{"a":{"x":1}}}', '{"t":{"a":{"0":-3}}}']
+)
+def test_offsets_that_are_none(value: str) -> None:
+    """The error shows what they look like."""
+    with pytest.raises(RocketMQError, match="option 'startingOffsets'"):
+        source_options(READ | {"startingOffsets": value})
+
+
+def test_assigned_queues() -> None:
+    """Queue numbers by topic and broker, nothing else."""
+    assigned = source_options({"nameServer": "a:1", "assign": '{"t":{"a":[1,0]}}'}).assigned
+    assert assigned == {"t": {"a": (0, 1)}}
+    with pytest.raises(OffsetError, match="write JSON as"):
+        source_options({"nameServer": "a:1", "assign": '{"t":{"a":{"0":1}}}'})

@@ -1,0 +1,95 @@
+"""What a batch takes, how it is divided, and how its place is written."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+
+from pyspark_rocketmq.admission import TriggerDelay, admitted, admitted_bytes
+from pyspark_rocketmq.errors import OffsetError
+from pyspark_rocketmq.offsets import StreamOffset
+from pyspark_rocketmq.partitions import Plan, partitions
+from rocket_client.blocking import MessageQueue, QueueRange
+
+PLAN = Plan(0, 0, 20_000)
+
+
+def queue(number: int, broker: str = "broker-a") -> MessageQueue:
+    """A queue of topic t."""
+    return MessageQueue("t", broker, number)
+
+
+@given(st.dictionaries(st.integers(0, 20), st.integers(0, 10**6)), st.integers(1, 10**5))
+def test_a_limit_is_shared_by_backlog(backlog: dict[int, int], limit: int) -> None:
+    """Nobody gets more than waits, everybody with something gets something, and the sum is about the limit."""
+    taken = admitted(backlog, limit)
+    assert taken.keys() == backlog.keys()
+    assert all(min(1, count) <= taken[number] <= count for number, count in backlog.items())
+    assert sum(taken.values()) <= max(limit, 0) + len(backlog)
+    if sum(backlog.values()) <= limit:
+        assert taken == backlog
+
+
+def test_a_skew_starves_nobody() -> None:
+    """A thousand to one: the large queue gets nearly all."""
+    assert admitted({"large": 100_000, "small": 100}, 1000) == {"large": 999, "small": 1}
+
+
+def test_a_limit_in_bytes() -> None:
+    """The average sizes tell how many messages that is."""
+    assert admitted_bytes({"a": 100, "b": 100}, {"a": 10.0, "b": 30.0}, 1000) == {"a": 25, "b": 25}
+
+
+def test_a_small_backlog_waits_for_its_time() -> None:
+    """Enough messages, or enough time since the last batch."""
+    delay = TriggerDelay(10, 60.0, now=0.0)
+    assert [delay.is_due(waiting, now) for waiting, now in ((3, 1.0), (10, 2.0), (9, 61.0), (9, 62.0), (1, 63.0))] == [
+        False, True, False, True, False,
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 5000)), max_size=6),
+    st.builds(Plan, st.integers(0, 12), st.integers(0, 3000), st.sampled_from([0, 100, 20_000])),
+)
+def test_partitions_are_the_ranges(bounds: list[tuple[int, int]], plan: Plan) -> None:
+    """Whatever the plan, everything is in one partition and nothing in two; the order of ranges is no matter."""
+    ranges = [QueueRange(queue(n), start, start + size) for n, (start, size) in enumerate(bounds)]
+    made = partitions(ranges, plan)
+    pieces = [piece for partition in made for piece in partition.ranges]
+    covered = {(piece.queue, offset) for piece in pieces for offset in range(piece.start, piece.end)}
+    assert len(covered) == sum(piece.end - piece.start for piece in pieces)
+    assert len(covered) == sum(each.end - each.start for each in ranges)
+    assert repr(partitions(ranges[::-1], plan)) == repr(made)
+    if plan.max_records:
+        assert all(sum(p.end - p.start for p in partition.ranges) <= plan.max_records for partition in made)
+
+
+def test_a_place_is_always_written_alike() -> None:
+    """Spark compares texts: the order in which queues were found must not matter."""
+    offsets = {queue(11): 1, queue(2): 2, queue(0, "a"): 3}
+    one = StreamOffset(offsets, PLAN).to_json()
+    other = StreamOffset(dict(reversed(offsets.items())), PLAN).to_json()
+    assert json.dumps(one) == json.dumps(other)
+    assert StreamOffset.from_json(json.loads(json.dumps(one))) == StreamOffset(offsets, PLAN)
+
+
+def test_a_batch_goes_from_place_to_place() -> None:
+    """Queues that begin in it are read from where it says; those that stand still are not read."""
+    start = StreamOffset({queue(0): 5, queue(1): 7, queue(3): 9}, PLAN)
+    end = StreamOffset({queue(0): 8, queue(1): 7, queue(2): 4, queue(3): 2}, PLAN, {queue(2): 1, queue(3): 0})
+    assert end.ranges_from(start) == [
+        QueueRange(queue(0), 5, 8),
+        QueueRange(queue(2), 1, 4),
+        QueueRange(queue(3), 0, 2),
+    ]
+
+
+@pytest.mark.parametrize("place", [{}, {"v": 2}, {"v": 1, "offsets": []}, {"v": 1, "offsets": {"t": 1}}])
+def test_another_place_is_not_guessed_at(place: dict[str, object]) -> None:
+    """Of another version, or of another source."""
+    with pytest.raises(OffsetError, match="checkpoint"):
+        StreamOffset.from_json(place)
