@@ -2,6 +2,7 @@
 
 import logging
 
+from rocket_broker.loop_time import loop_time
 from rocket_broker.processors.send import put_refusal
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
@@ -30,9 +31,11 @@ __all__ = ["TransactionProcessor"]
 
 _log = logging.getLogger(__name__)
 
+SECONDS_BETWEEN_WARNINGS = 1.0
+
 
 class TransactionProcessor:
-    """Ends transactions. A refusal of a request that wants no answer, as clients send it, is logged."""
+    """Ends transactions. Clients want no answer to that: a refusal is logged, one a second."""
 
     def __init__(
         self,
@@ -46,6 +49,7 @@ class TransactionProcessor:
         self._store = store
         self._halves = halves
         self._statistics = statistics
+        self._silent_until = 0.0
 
     def end(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """END_TRANSACTION (37): commit or roll back; "unknown" leaves it to a check."""
@@ -53,8 +57,9 @@ class TransactionProcessor:
         try:
             self._end(header)
         except Refusal as refusal:
-            if command.is_oneway:
-                _log.info("end of a transaction by %s refused: %s", connection.remote_address, refusal)
+            if command.is_oneway and loop_time() >= self._silent_until:
+                self._silent_until = loop_time() + SECONDS_BETWEEN_WARNINGS
+                _log.warning("end of a transaction by %s refused: %s", connection.remote_address, refusal)
             raise
         return RemotingCommand.response(command)
 

@@ -11,6 +11,7 @@ Delivery is at least once: a killed broker delivers again the moments since the 
 
 import asyncio
 import logging
+from array import array
 from collections.abc import Mapping
 
 from rocket_broker.message_writer import MessageWriter
@@ -32,6 +33,7 @@ from rocket_remoting.properties import (
     PROPERTY_TIMER_ENQUEUE_MS,
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
+    PROPERTY_UNIQUE_KEY,
     decode_properties,
 )
 from rocket_remoting.record import decode_record, peek_record
@@ -45,7 +47,7 @@ TIMER_QUEUE = 0
 HANDLED_AT_ONCE = 200
 """So many messages are handled in one step; then others have their turn."""
 BYTES_AT_ONCE = 1024 * 1024
-UNITS_AT_ONCE = 2_000
+UNITS_AT_ONCE = 1_000
 RETRY_SECONDS = 1.0
 LONGEST_WAIT = 60.0
 """No wait for a moment is longer: the wall clock may be set, or the machine sleep, meanwhile."""
@@ -102,7 +104,12 @@ class TimerService:
         flushing.cancel()
         await asyncio.gather(running, flushing, return_exceptions=True)
         if self._files.is_dirty:
-            await self._flush()
+            try:
+                await self._flush()
+            except OSError as e:
+                _log.error(
+                    "the timers' files could not be written; the next start goes back to before: %s", e
+                )
 
     def count(self, moment: int) -> int:
         """Return how many messages wait for a moment."""
@@ -215,46 +222,44 @@ class TimerService:
         return True
 
     async def _deliver_moment(self, moment: int) -> bool:
-        units = await self._units(moment)
-        cancelled = await self._cancelled(units)
+        places, cancelled = await self._timers_of(moment)
         handled = 0
-        for number, unit in enumerate(reversed(units)):
-            rolls = bool(unit.bits & ROLLS)
-            if (rolls or not unit.bits & CANCELS) and not (cancelled and self._is_cancelled(unit, cancelled)):
-                while not self._deliver(unit.commit_log_offset, unit.size, unit.written_ms, rolls=rolls):
-                    if self._is_stopping:
-                        return False
-                    await asyncio.sleep(RETRY_SECONDS)
+        for number, at in enumerate(reversed(places)):
+            unit = self._files.timer(at)
+            if unit is None or (cancelled and self._is_cancelled(unit, cancelled)):
+                continue
+            while not self._deliver(
+                unit.commit_log_offset, unit.size, unit.written_ms, rolls=bool(unit.bits & ROLLS)
+            ):
+                if self._is_stopping:
+                    return False
+                await asyncio.sleep(RETRY_SECONDS)
             handled += unit.size
             if handled > BYTES_AT_ONCE or number % HANDLED_AT_ONCE == HANDLED_AT_ONCE - 1:
                 handled = 0
                 await asyncio.sleep(0)
         return True
 
-    async def _units(self, moment: int) -> list[TimerUnit]:
-        """Return a moment's timers, the newest first."""
-        units: list[TimerUnit] = []
-        for unit in self._files.timers(moment):
-            units.append(unit)
-            if len(units) % UNITS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return units
+    async def _timers_of(self, moment: int) -> tuple["array[int]", set[str]]:
+        """Return where a moment's timers lie, the newest first, and what those say that only cancel others.
 
-    async def _cancelled(self, units: list[TimerUnit]) -> frozenset[str]:
-        """Return the keys of the messages that others of the moment cancel."""
-        keys = set()
-        for number, unit in enumerate(units):
+        There may be a million of them: no more than eight bytes are kept of each.
+        """
+        places, keys = array("q"), set[str]()
+        for number, (at, unit) in enumerate(self._files.timers(moment)):
             if unit.bits & CANCELS and not unit.bits & ROLLS:
                 keys.add(self._properties(unit).get(PROPERTY_TIMER_DEL_UNIQKEY, ""))
-            if number % HANDLED_AT_ONCE == HANDLED_AT_ONCE - 1:
+            else:
+                places.append(at)
+            if number % UNITS_AT_ONCE == UNITS_AT_ONCE - 1:
                 await asyncio.sleep(0)
-        return frozenset(keys)
+        return places, keys
 
-    def _is_cancelled(self, unit: TimerUnit, keys: frozenset[str]) -> bool:
+    def _is_cancelled(self, unit: TimerUnit, keys: set[str]) -> bool:
         if unit.bits & ROLLS:
             return False
         properties = self._properties(unit)
-        key = properties.get("UNIQ_KEY", "")
+        key = properties.get(PROPERTY_UNIQUE_KEY, "")
         # Brokers before 5.3 were told the key alone.
         return bool(key) and (cancel_key(properties.get(PROPERTY_REAL_TOPIC, ""), key) in keys or key in keys)
 

@@ -114,14 +114,18 @@ class TimerStore:
             self._next_is_known = True
         return self._next
 
-    def timers(self, moment: int) -> Iterator[TimerUnit]:
-        """Yield the timers of a moment, the newest first."""
+    def timers(self, moment: int) -> Iterator[tuple[int, TimerUnit]]:
+        """Yield the timers of a moment, the newest first, and where each lies."""
         at = self._slot(moment).last
         while at >= 0 and (unit := self._log.read(at)) is not None and self.floor(unit.moment) == moment:
-            yield unit
+            yield at, unit
             if unit.previous >= at:  # a chain leads back only
                 break
             at = unit.previous
+
+    def timer(self, at: int) -> TimerUnit | None:
+        """Return the timer that lies there."""
+        return self._log.read(at)
 
     def over(self, moment: int) -> None:
         """Note that everything up to a moment, and in it, is over."""

@@ -10,6 +10,7 @@ over until then, by storing it anew without a question; Apache's brokers count t
 import asyncio
 import enum
 import logging
+from collections import Counter
 from itertools import count
 
 from rocket_broker.client_channel import ClientChannel
@@ -60,6 +61,7 @@ class TransactionCheckService:
         self._halves = halves
         self._producers = producers
         self._turn = count()
+        self._nobody: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Make a round every ``transactionCheckInterval``; runs until cancelled."""
@@ -72,6 +74,14 @@ class TransactionCheckService:
 
     async def check(self) -> None:
         """Make one round: what is pending now and old enough is asked about, or put aside."""
+        try:
+            await self._check()
+        finally:
+            for group, number in self._nobody.items():
+                _log.warning("no producer of group %s is there to be asked about %d messages", group, number)
+            self._nobody.clear()
+
+    async def _check(self) -> None:
         halves, began = self._halves, self._clock.now_ms()
         end = halves.end
         while (offset := halves.pending.advance(end)) < end:
@@ -137,7 +147,7 @@ class TransactionCheckService:
         group = half.properties[PROPERTY_PRODUCER_GROUP]
         producer = self._producer(group)
         if producer is None:
-            _log.warning("no producer of group %s can be asked about %s", group, half.msg_id)
+            self._nobody[group] += 1
             return _Verdict.DONE
         try:
             header, body = _question(stored)

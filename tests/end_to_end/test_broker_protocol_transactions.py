@@ -434,8 +434,8 @@ def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:
         time.run(main(time))
 
 
-def test_oneway_ends_work_and_their_refusals_disturb_nobody() -> None:
-    """As clients send them; a flood of wrong ones stores nothing."""
+def test_oneway_ends_work_and_their_refusals_disturb_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """As clients send them; a flood of wrong ones stores nothing, and fills no log."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         half = await begin(client, now_ms(embedded))
@@ -447,6 +447,7 @@ def test_oneway_ends_work_and_their_refusals_disturb_nobody() -> None:
         assert await client.end(OP) == 1
 
     with_broker(scene)
+    assert caplog.text.count("The producer group wrong") == 1
 
 
 def test_a_round_of_many_checks_lets_others_have_their_turn() -> None:
