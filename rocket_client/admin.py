@@ -114,6 +114,20 @@ class Admin:
         _check(response.code, response.remark, RequestCode.GET_BROKER_CLUSTER_INFO)
         return decode_body(response.body, ClusterInfo)
 
+    async def broker_settings(self) -> dict[str, dict[str, str]]:
+        """The settings in effect at each master, by broker name; a setting's name is that of ``broker.conf``.
+
+        Raises:
+            ResponseError: A broker does not tell them to this client.
+        """
+        found: dict[str, dict[str, str]] = {}
+        for broker_name, address in (await self._masters(None)).items():
+            response = await self._client.requests.ask(address, RequestCode.GET_BROKER_CONFIG)
+            lines = bytes(response.body).decode(errors="replace").splitlines()
+            pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+            found[broker_name] = {name.strip(): value.strip() for name, _, value in pairs}
+        return found
+
     async def topics(self) -> set[str]:
         """All topics the name servers know, the brokers' own among them."""
         self._life.require_running()

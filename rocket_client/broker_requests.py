@@ -10,9 +10,11 @@ from rocket_client.pull_answer import PULL_STATUS, PullAnswer
 from rocket_client.routes import RouteTable
 from rocket_client.topic_route import MASTER_ID
 from rocket_remoting.bodies import (
+    CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
+    SubscriptionData,
     UnlockBatchRequestBody,
     decode_body,
     encode_body,
@@ -104,6 +106,17 @@ class BrokerRequests:
         """Let others lock the queues."""
         body = UnlockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=set(queues))
         await self.ask(address, RequestCode.UNLOCK_BATCH_MQ, None, encode_body(body))
+
+    async def check_subscription(
+        self, address: str, group: str, client_id: str, subscription: SubscriptionData
+    ) -> None:
+        """The broker can filter as the subscription asks.
+
+        Raises:
+            ResponseError: It cannot; the remark says why, and where the expression is wrong.
+        """
+        body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
+        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, encode_body(body))
 
     # Offsets
 

@@ -28,7 +28,7 @@ from rocket_client.rebalance import Rebalancer
 from rocket_client.send_back import SendBack
 from rocket_client.settings import ConsumerSettings, MessageModel, ProducerSettings
 from rocket_client.shares import AllQueues, GroupShares, Shares
-from rocket_client.subscription import ALL, tag_subscription
+from rocket_client.subscription import ALL, SQL92, sql_subscription, tag_subscription
 from rocket_client.topic_route import TopicRoute
 from rocket_remoting import bodies
 from rocket_remoting.bodies import (
@@ -95,6 +95,18 @@ class GroupConsumer(GroupMember[C]):
         """
         validate_topic(topic)
         self._take_over(tag_subscription(topic, expression, self._next_version()))
+        self._subscriptions_changed()
+
+    def subscribe_sql(self, topic: str, expression: str) -> None:
+        """The consumer gets messages of the topic whose properties match: ``"price > 10 AND kind = 'tea'"``.
+
+        Brokers filter so only with ``enablePropertyFilter=true``; `start` asks them whether they can.
+
+        Raises:
+            ValueError: The topic's name is illegal, or the expression is blank.
+        """
+        validate_topic(topic)
+        self._take_over(sql_subscription(topic, expression, self._next_version()))
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
@@ -187,11 +199,21 @@ class GroupConsumer(GroupMember[C]):
                     self.group,
                     topic,
                 )
+        await self._check_selectors()
         await self._client.heartbeat()
         self._consumption.start()
         self._client.routes.changed.append(self._route_changed)
         await self._rebalancer.start()
         self._client.search_routes()
+
+    async def _check_selectors(self) -> None:
+        """Have brokers tell what is wrong with SQL92 expressions, which they would otherwise tell with each pull."""
+        for subscription in self._subscriptions.values():
+            address = self._client.routes.any_broker_of(subscription.topic)
+            if subscription.expression_type == SQL92 and address is not None:
+                await self._client.requests.check_subscription(
+                    address, self.group, self._client.client_id, subscription
+                )
 
     def _offsets_path(self) -> Path:
         directory = self.settings.local_offset_store_dir or Path.home() / ".rocketmq_offsets"

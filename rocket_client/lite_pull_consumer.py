@@ -77,6 +77,22 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
             )
         super().subscribe(topic, expression)
 
+    def subscribe_sql(self, topic: str, expression: str) -> None:
+        """The consumer gets its share of the topic's messages whose properties match the SQL92 expression.
+
+        Raises:
+            ClientStateError: It has queues assigned.
+            ValueError: The topic's name is illegal, or the expression is blank.
+        """
+        self._require_unassigned()
+        super().subscribe_sql(topic, expression)
+
+    def _require_unassigned(self) -> None:
+        if self._given is not None:
+            raise ClientStateError(
+                repr(self), "one that queues are assigned to", "do not subscribe it as well"
+            )
+
     def assign(self, queues: Iterable[MessageQueue], expression: str | None = ALL) -> None:
         """The consumer reads exactly these queues, from now on and whoever else does.
 
@@ -105,6 +121,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
             ClientStateError: It was started before, or has neither subscription nor queues.
             GroupInUseError: Another consumer of the group has the same `instance_name`.
             NameServersUnreachableError: No name server answers.
+            ResponseError: A broker cannot filter by an SQL92 expression that was subscribed to.
         """
         if not self._subscriptions:
             raise ClientStateError(repr(self), "without a subscription", "call subscribe or assign first")

@@ -26,6 +26,7 @@ from rocket_remoting.clock import Clock
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import CheckTransactionStateRequestHeader
 from rocket_remoting.message import Message, MessageExt, MessageQueue
+from rocket_remoting.properties import PROPERTY_TIMER_DEL_UNIQKEY, PROPERTY_TIMER_DELIVER_MS
 from rocket_remoting.transport import Transport
 
 _LOG = logging.getLogger(__name__)
@@ -186,6 +187,32 @@ class Producer(GroupMember[ProducerSettings]):
         outgoing = self._outgoing.message(message)
         choose = choice(message, queue, selector, argument)
         await self._sender.send_oneway(outgoing, choose, self._timeout)
+
+    async def cancel_delivery(self, message: Message, sent: SendResult) -> SendResult:
+        """The broker was told not to deliver a message whose `deliver_at_ms` is still to come.
+
+        Brokers with a timer wheel (5.x, the bundled one) do so when that time comes; it is theirs to forget it.
+
+        Args:
+            message: As it was sent.
+            sent: What sending it returned: cancelling is said to the same broker.
+
+        Raises:
+            IllegalMessageError: It was not sent with a delivery time.
+            SendError: The broker refused, because the time is past, or could not be reached.
+        """
+        self._life.require_running()
+        if message.deliver_at_ms is None:
+            raise IllegalMessageError(
+                message.topic, "only a message sent with deliver_at_ms can be cancelled"
+            )
+        properties = {
+            PROPERTY_TIMER_DELIVER_MS: str(message.deliver_at_ms),
+            PROPERTY_TIMER_DEL_UNIQKEY: f"{message.topic}+{sent.msg_id}",
+        }
+        return await self.send(
+            Message(message.topic, b"cancel", properties=properties), queue=sent.message_queue
+        )
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
         """The topic's queues that can be written to.

@@ -19,7 +19,7 @@ from rocket_client.inspection import running_info
 from rocket_client.pull_answer import PullStatus
 from rocket_client.queue_pulls import PullTerms, QueuePulls
 from rocket_client.settings import PullConsumerSettings
-from rocket_client.subscription import ALL, tag_subscription
+from rocket_client.subscription import ALL, sql_subscription, tag_subscription
 from rocket_remoting.bodies import (
     ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
@@ -28,6 +28,7 @@ from rocket_remoting.bodies import (
     ConsumerRunningInfo,
     ConsumeType,
     MessageModel,
+    SubscriptionData,
 )
 from rocket_remoting.clock import Clock
 from rocket_remoting.message import MessageExt, MessageQueue
@@ -142,7 +143,13 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
     # Pulls
 
     async def pull(
-        self, queue: MessageQueue, offset: int, *, expression: str = ALL, max_messages: int = 32
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = ALL,
+        sql: str | None = None,
+        max_messages: int = 32,
     ) -> PullResult:
         """What the queue has from that offset on, at once.
 
@@ -150,27 +157,40 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
             queue: Of a topic that exists.
             offset: Where to begin.
             expression: The tags wanted: ``"TagA || TagB"``, or ``"*"``.
+            sql: Instead, an SQL92 expression over properties, for brokers with ``enablePropertyFilter=true``.
             max_messages: At most so many.
 
         Raises:
             RemotingError: No broker was found, it did not answer, or it refused.
         """
-        return await self._pull(queue, offset, expression, max_messages, 0)
+        subscription = _subscription(queue.topic, expression, sql)
+        return await self._pull(queue, offset, subscription, max_messages, 0)
 
     async def pull_block_if_not_found(
-        self, queue: MessageQueue, offset: int, *, expression: str = ALL, max_messages: int = 32
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: str = ALL,
+        sql: str | None = None,
+        max_messages: int = 32,
     ) -> PullResult:
         """`pull`, but the broker holds it until there is a message, or `broker_suspend_max_time` is over."""
-        return await self._pull(queue, offset, expression, max_messages, self._hold_ms)
+        subscription = _subscription(queue.topic, expression, sql)
+        return await self._pull(queue, offset, subscription, max_messages, self._hold_ms)
 
     async def _pull(
-        self, queue: MessageQueue, offset: int, expression: str, max_messages: int, hold_ms: int
+        self,
+        queue: MessageQueue,
+        offset: int,
+        subscription: SubscriptionData,
+        max_messages: int,
+        hold_ms: int,
     ) -> PullResult:
         self._life.require_running()
         settings = self.settings
         limit = settings.consumer_timeout_when_suspend if hold_ms else settings.consumer_pull_timeout
         terms = PullTerms(max_messages, hold_ms, limit.total_seconds(), posts_subscription=True)
-        subscription = tag_subscription(queue.topic, expression, 0)
         pulls = self._pulls.get(queue)
         if pulls is None:
             pulls = self._pulls[queue] = QueuePulls(self._client, self.group, queue)
@@ -232,3 +252,7 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
         return ConsumeMessageDirectlyResult(
             consume_result=ConsumeMessageResult.CR_RETURN_NULL, remark=f"consumer {self.client_id} pulls"
         )
+
+
+def _subscription(topic: str, expression: str, sql: str | None) -> SubscriptionData:
+    return tag_subscription(topic, expression, 0) if sql is None else sql_subscription(topic, sql, 0)

@@ -88,6 +88,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
             ClientStateError: It was started before, or has no listener or no subscription.
             GroupInUseError: Another consumer of the group has the same `instance_name`.
             NameServersUnreachableError: No name server answers.
+            ResponseError: A broker cannot filter by an SQL92 expression that was subscribed to.
         """
         if self._concurrent is None and self._orderly is None:
             raise ClientStateError(

@@ -14,6 +14,7 @@ from rocket_remoting.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_TAGS,
+    PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT_STORE_MSG_OK,
     RESERVED_PROPERTIES,
@@ -115,6 +116,15 @@ class Message:
     @delay_level.setter
     def delay_level(self, value: int) -> None:
         self._set(PROPERTY_DELAY_TIME_LEVEL, str(value) if value else None)
+
+    @property
+    def deliver_at_ms(self) -> int | None:
+        """When brokers of 5.x with a timer wheel, and the bundled one, deliver it, in ms since 1970; None: at once."""
+        return self._int(PROPERTY_TIMER_DELIVER_MS) or None
+
+    @deliver_at_ms.setter
+    def deliver_at_ms(self, value: int | None) -> None:
+        self._set(PROPERTY_TIMER_DELIVER_MS, str(value) if value is not None else None)
 
     @property
     def wait_store_ok(self) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
 
 from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding, redelivery_limit
+from binders.rocket.discovery import discovered
 from binders.rocket.groups import begin_now, keep_for
 from binders.rocket.headers import TOPIC
 from binders.rocket.producer import RocketProducerBinding
@@ -133,6 +134,7 @@ class RocketBinder(Binder):
         self._name_servers: tuple[str, ...] = ()
         self._embedded: EmbeddedBroker | None = None
         self._admin: Admin | None = None
+        self._discovered: frozenset[Capability] = frozenset()
         # What the members of each group subscribe to here: the group's first binding decides.
         self._subscriptions: dict[str, ConsumerDestination] = {}
 
@@ -148,7 +150,7 @@ class RocketBinder(Binder):
         self._admin = Admin(self._client_settings(), transport=self._transport, clock=self._clock)
         await self._admin.start()
         try:
-            await self._admin.cluster_info()
+            self._discovered = await discovered(self._admin)
         except RemotingError as error:
             raise BinderUnavailable(
                 f"binder {self.name!r} reaches no RocketMQ name server at {';'.join(self._name_servers)}: {error}. "
@@ -255,8 +257,8 @@ class RocketBinder(Binder):
     # What it can do
 
     def capabilities(self) -> frozenset[Capability]:
-        """What every RocketMQ does for this client."""
-        return CAPABILITIES
+        """What every RocketMQ does for this client, and what the brokers' settings let them do."""
+        return CAPABILITIES | self._discovered
 
     def origin_of(self, message: Message[bytes]) -> str | None:
         """The topic, also of a message that comes from the group's retry topic."""
@@ -406,8 +408,8 @@ class RocketBinder(Binder):
         if _subscription(first) != _subscription(destination):
             raise ConfigurationError(
                 f"bindings {first.binding!r} and {destination.binding!r} are both in group {group!r}, but one "
-                f"subscribes to {first.name!r} with tags {first.delivery.tags or '*'!r}, the other to "
-                f"{destination.name!r} with tags {destination.delivery.tags or '*'!r}. "
+                f"subscribes to {first.name!r} with {_filter(first)}, the other to "
+                f"{destination.name!r} with {_filter(destination)}. "
                 "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
                 "give each of the bindings a group of its own, or list all topics in one binding's destination.",
                 key="group",
@@ -444,6 +446,7 @@ class RocketBinder(Binder):
             producer,
             send_type=extended.effective_send_type,
             delay_levels=self._properties.message_delay_level,
+            delays_at_will=Capability.DELAY_ANY in self._discovered,
             clock=self._clock,
         )
 
@@ -536,10 +539,16 @@ def _or(value: bool | None, default: bool) -> bool:
     return default if value is None else value
 
 
-def _subscription(destination: ConsumerDestination) -> tuple[frozenset[str], frozenset[str]]:
-    """Topics and tags; neither has an order."""
+def _subscription(destination: ConsumerDestination) -> tuple[frozenset[str], frozenset[str], str | None]:
+    """Topics, tags and SQL expression; neither of the first two has an order."""
     tags = (destination.delivery.tags or "*").split("||")
-    return frozenset(_topics(destination.name)), frozenset(map(str.strip, tags))
+    return frozenset(_topics(destination.name)), frozenset(map(str.strip, tags)), destination.delivery.sql
+
+
+def _filter(destination: ConsumerDestination) -> str:
+    """What is wanted of the topics, in words."""
+    delivery = destination.delivery
+    return f"tags {delivery.tags or '*'!r}" if delivery.sql is None else f"sql {delivery.sql!r}"
 
 
 def _topics(destination: str) -> list[str]:

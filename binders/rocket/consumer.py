@@ -46,9 +46,11 @@ class RocketMember(ConsumerBinding, Generic[R]):
         self._delivery = destination.delivery
         self._state = BindingState.STOPPED
         self._forget_group = forget_group
-        expression = self._delivery.tags or "*"
         for topic in destination.name.split(","):
-            consumer.subscribe(topic.strip(), expression)
+            if self._delivery.sql is None:
+                consumer.subscribe(topic.strip(), self._delivery.tags or "*")
+            else:
+                consumer.subscribe_sql(topic.strip(), self._delivery.sql)
         if self._delivery.ordered:
             consumer.listen_orderly(self._handle_in_order)
         else:

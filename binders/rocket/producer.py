@@ -11,7 +11,13 @@ from binders.rocket.properties import SendType
 from rocket_client import Producer, SendResult, SendStatus
 from rocket_remoting import Message as RocketMessage
 from rocket_remoting import MessageQueue, RemotingError
-from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS
+from rocket_remoting.properties import (
+    PROPERTY_DELAY_TIME_LEVEL,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_TIMER_DELAY_MS,
+    PROPERTY_TIMER_DELIVER_MS,
+)
 from streamkit.binder.binder import ProducerBinding, ProducerDestination
 from streamkit.binder.delays import requested_delay
 from streamkit.clock import Clock
@@ -41,6 +47,7 @@ class RocketProducerBinding(ProducerBinding):
         *,
         send_type: SendType,
         delay_levels: Sequence[timedelta],
+        delays_at_will: bool,
         clock: Clock,
     ) -> None:
         self._binder = binder
@@ -50,6 +57,7 @@ class RocketProducerBinding(ProducerBinding):
         self.producer = producer
         self._send_type = send_type
         self._delay_levels = delay_levels
+        self._delays_at_will = delays_at_will
         self._clock = clock
         self._window = asyncio.Semaphore(ASYNC_WINDOW)
         self._under_way: set[asyncio.Future[None]] = set()
@@ -119,7 +127,7 @@ class RocketProducerBinding(ProducerBinding):
         headers = message.headers
         try:
             properties = to_properties(headers)
-            delay_level = self._delay_level(headers)
+            properties |= self._delay_properties(headers)
         except ValueError as error:
             raise BinderError(
                 f"binding {self._binding!r}: {error}", binder=self._binder, binding=self._binding
@@ -130,21 +138,30 @@ class RocketProducerBinding(ProducerBinding):
             properties[PROPERTY_KEYS] = (
                 " ".join(map(str, keys)) if isinstance(keys, (list, tuple)) else str(keys)
             )
-        return RocketMessage(self._topic, message.payload, properties=properties, delay_level=delay_level)
+        return RocketMessage(self._topic, message.payload, properties=properties)
 
-    def _delay_level(self, headers: MessageHeaders) -> int:
+    def _delay_properties(self, headers: MessageHeaders) -> dict[str, str]:
+        """A delay level where one fits exactly; else, on brokers with a timer wheel, the delay or the time itself."""
         level = headers.get(portable.DELAY_LEVEL)
         if isinstance(level, int) or (isinstance(level, str) and level.strip().isdecimal()):
-            return int(level)
+            return {PROPERTY_DELAY_TIME_LEVEL: str(int(level))} if int(level) else {}
         delay = requested_delay(headers, self._clock.now_ms)
         if delay is None or delay <= timedelta(0):
-            return 0
+            return {}
         if delay in self._delay_levels:
-            return self._delay_levels.index(delay) + 1
+            return {PROPERTY_DELAY_TIME_LEVEL: str(self._delay_levels.index(delay) + 1)}
+        if not self._delays_at_will:
+            raise self._delay_refused(delay)
+        milliseconds = max(1, round(delay / timedelta(milliseconds=1)))
+        if headers.get(portable.DELAY) is not None:
+            return {PROPERTY_TIMER_DELAY_MS: str(milliseconds)}
+        return {PROPERTY_TIMER_DELIVER_MS: str(self._clock.now_ms() + milliseconds)}
+
+    def _delay_refused(self, delay: timedelta) -> UnsupportedCapability:
         levels = ", ".join(str(level) for level in self._delay_levels)
-        raise UnsupportedCapability(
+        return UnsupportedCapability(
             f"binding {self._binding!r} asks RocketMQ to deliver after {delay}, which is none of its delay levels: "
-            f"{levels}. Send with one of these.",
+            f"{levels}. Send with one of these, or use brokers with timerWheelEnable=true (5.x, or the bundled one).",
             key=portable.DELAY,
             value=delay,
         )

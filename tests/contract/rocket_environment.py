@@ -11,6 +11,7 @@ from rocket_client import Admin, ClientSettings
 from rocket_remoting.clock import Clock
 from rocket_remoting.memory import MemoryTransport
 from rocket_remoting.transport import Transport
+from streamkit.binder.capabilities import Capability
 from streamkit.clock import use_clock
 from streamkit.testing.contract import ContractEnvironment
 from streamkit.testing.virtual_time import VirtualTime
@@ -41,7 +42,8 @@ class RocketEnvironment(ContractEnvironment):
     """A running RocketMQ, reached over TCP on real time."""
 
     binder_type = "rocketmq"
-    capabilities = CAPABILITIES
+    capabilities = CAPABILITIES | {Capability.SQL, Capability.DELAY_ANY}
+    delay_precision = 1.0
     transaction_check_interval = 1.0
     transaction_checks = 3
     put_aside: str | None = "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from streamkit.binder.capabilities import Capability
 from streamkit.testing.contract import BinderContract
 from tests.contract.rocket_environment import RocketEnvironment
 from tests.peer.apache import ApacheBroker
@@ -17,4 +18,7 @@ class TestApacheBroker(BinderContract):
     @pytest.fixture
     def environment(self, apache_broker: ApacheBroker, tmp_path: Path) -> RocketEnvironment:
         name = f"Apache {apache_broker.version}"
-        return RocketEnvironment(apache_broker.name_server, tmp_path / "offsets", DELAY_LEVELS, name)
+        environment = RocketEnvironment(apache_broker.name_server, tmp_path / "offsets", DELAY_LEVELS, name)
+        if apache_broker.version.startswith("4."):
+            environment.capabilities -= {Capability.DELAY_ANY}
+        return environment

@@ -4,6 +4,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ class ContractEnvironment(ABC):
         back_off: The pause before the second attempt that cases set, in seconds.
         redelivery_delays: Seconds before the first, second, ... redelivery in concurrent mode.
         delay_levels: Seconds of delay level 1, 2, ...
+        delay_precision: Seconds by which a delay that is no level may be longer.
         suspend: The pause of an ordered queue that cases set, in seconds.
         consume_timeout: The shortest `consume_timeout` that can be set, in seconds.
         transaction_check_interval: Seconds after which, again and again, a checker is asked.
@@ -52,6 +54,7 @@ class ContractEnvironment(ABC):
     back_off = 0.1
     redelivery_delays: tuple[float, ...] = (10, 30, 60)
     delay_levels: tuple[float, ...] = (1, 5, 10)
+    delay_precision = 0.0
     suspend = 0.2
     consume_timeout = 60.0
     transaction_check_interval = 60.0
@@ -63,11 +66,10 @@ class ContractEnvironment(ABC):
         if not hasattr(cls, "name") and hasattr(cls, "binder_type"):
             cls.name = cls.binder_type
 
-    @property
+    @cached_property
     def lacking(self) -> set[Capability]:
         """The capabilities that the case under way asked for and the binder lacks."""
-        found: set[Capability] = self.__dict__.setdefault("_lacking", set())
-        return found
+        return set()
 
     @property
     @abstractmethod

@@ -7,9 +7,10 @@ import pytest
 from streamkit.binder.attempts import causes
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.partitioning import partition_of
+from streamkit.clock import SystemClock
 from streamkit.errors import BinderError, MessageDeliveryError
 from streamkit.listener import send_to
-from streamkit.messaging.headers import DELAY, DELAY_LEVEL, PARTITION, PARTITION_OVERRIDE
+from streamkit.messaging.headers import DELAY, DELAY_LEVEL, DELIVER_AT, PARTITION, PARTITION_OVERRIDE
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
 
@@ -111,7 +112,25 @@ class SendingCases:
         now.add(0)
         await s.send(topic, "x", {DELAY: timedelta(seconds=delay)})
         await received.settled(1)
-        assert delay * 0.95 <= received.times[0] - now.times[0] <= delay + s.environment.slack
+        longest = delay + s.environment.delay_precision + s.environment.slack
+        assert delay * 0.95 <= received.times[0] - now.times[0] <= longest
+
+    @case
+    async def test_a_message_may_name_the_time_of_its_delivery(self, s: Scenario) -> None:
+        """As milliseconds since 1970; a time that is past is none."""
+        if s.lacks(Capability.DELAY_ANY):
+            return
+        topic = await s.topic()
+        received = await s.record(topic, s.name("group"))
+        clock = s.environment.clock or SystemClock()
+        sent = s.recorder("sent")
+        await s.send(topic, "past", {DELIVER_AT: clock.now_ms() - 60_000})
+        await received.wait(1)
+        sent.add(0)
+        await s.send(topic, "x", {DELIVER_AT: clock.now_ms() + 1234})
+        await received.settled(2)
+        longest = 1.234 + s.environment.delay_precision + s.environment.slack
+        assert 1.2 <= received.times[1] - sent.times[0] <= longest
 
     @case
     async def test_a_failed_send_is_the_sender_s_exception(self, s: Scenario) -> None:
