@@ -68,11 +68,13 @@ class Broker:
         halves: The half messages of transactions; there once `start` has returned.
         statistics: What has gone through since the start.
         recovery: What opening the store found; there once `start` has returned.
+        requests: What answers each request; there once `start` has returned.
     """
 
     delays: DelayService
     halves: HalfMessages
     recovery: RecoveryReport
+    requests: RequestHandlers
 
     def __init__(self, settings: BrokerSettings, *, transport: Transport, clock: Clock) -> None:
         self.settings = settings
@@ -94,7 +96,6 @@ class Broker:
         self.statistics = BrokerStatistics()
         self.timers: TimerService | None = None
         self._handlers: dict[int, Handler] = {}
-        self._requests: RequestHandlers | None = None
         self._server: Server | None = None
         self._running: AsyncExitStack | None = None
 
@@ -155,7 +156,7 @@ class Broker:
         self._server = servers[0]
         if not s.listen_port:
             await self._build((store_ip, self._server.port))
-        undo.push_async_callback(self._finish_requests)  # while there are connections to answer on
+        undo.push_async_callback(self.requests.stop)  # while there are connections to answer on
 
     async def _serve_at(self, port: int) -> list[Server]:
         """Serve at the port, and for the VIP channel if the port below is free."""
@@ -294,7 +295,7 @@ class Broker:
             store=self.store, writer=writer, topics=self.topics, offsets=self.offsets, clock=self.clock
         )
         await self.halves.load()
-        self._requests = RequestHandlers(
+        self.requests = RequestHandlers(
             settings=s,
             clock=self.clock,
             store=self.store,
@@ -313,11 +314,7 @@ class Broker:
             statistics=self.statistics,
             address=self._address(store_host[1]),
         )
-        self._handlers.update(self._requests.table)
-
-    async def _finish_requests(self) -> None:
-        if self._requests is not None:
-            await self._requests.stop()
+        self._handlers.update(self.requests.table)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

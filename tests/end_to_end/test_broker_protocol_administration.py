@@ -20,7 +20,9 @@ from rocket_remoting.bodies import (
     ProducerTableInfo,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
+    QuerySubscriptionResponseBody,
     ResetOffsetBody,
+    SubscriptionData,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
     SubscriptionGroupWrapper,
@@ -52,6 +54,7 @@ from rocket_remoting.headers import (
     QueryConsumeQueueRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryMessageRequestHeader,
+    QuerySubscriptionByConsumerRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
     ResetOffsetRequestHeader,
@@ -288,6 +291,23 @@ def test_who_consumes_a_topic_and_what_a_group_consumes() -> None:
             Code.QUERY_TOPICS_BY_CONSUMER, TopicList, QueryTopicsByConsumerRequestHeader(group="gone")
         )
         assert topics.topic_list == {"orders"}
+
+    with_broker(scene)
+
+
+def test_a_group_s_subscription_is_told() -> None:
+    """As its heartbeats said; nothing for a group that is not there."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(consumers={"g": {"orders": "A"}}, version=7)
+
+        async def told(group: str) -> SubscriptionData | None:
+            header = QuerySubscriptionByConsumerRequestHeader(group=group, topic="orders")
+            code = Code.QUERY_SUBSCRIPTION_BY_CONSUMER
+            return (await client.fetch(code, QuerySubscriptionResponseBody, header)).subscription_data
+
+        assert await told("g") == SubscriptionData(topic="orders", sub_string="A", sub_version=7)
+        assert await told("h") is None
 
     with_broker(scene)
 
