@@ -283,3 +283,13 @@ def test_one_group_of_both(spring_stage: SpringStage) -> None:
 
     assert set(received()) == set(map(spring_stage.text, sent))
     assert max(Counter(received()).values()) <= 2  # a queue that moves between members may repeat
+
+
+def test_json_that_spring_sends_as_text(spring_stage: SpringStage) -> None:
+    """A Java String that holds JSON is that JSON, in both generations."""
+    topic = spring_stage.topic()
+    inbox = spring_stage.streamkit_receiver(topic, Order)
+
+    spring_stage.sender(topic).send('{"id": "123", "address": "浙江杭州"}')
+
+    assert [m.payload for m in inbox.take(1)] == [Order("123", "浙江杭州")]
