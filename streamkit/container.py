@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from dependency_injector import containers, providers
 
-from streamkit.binder.attempts import RetryPolicy
 from streamkit.binder.binding_service import BindingService
 from streamkit.binder.customizers import Customizers
 from streamkit.binder.error_channels import ErrorChannels
@@ -48,7 +47,7 @@ class ApplicationContainer(containers.DeclarativeContainer):
     """The user's message converters, tried first."""
     named_objects = providers.Dependency(instance_of=NamedObjects, default=NamedObjects())
     """What settings may name."""
-    retry_policy: "providers.Dependency[RetryPolicy | None]" = providers.Dependency(default=None)
+    retry_policy: "providers.Dependency[object]" = providers.Dependency(default=None)
     """How bindings that name no retry policy retry, in place of their settings."""
     customizers = providers.Dependency(instance_of=Customizers, default=Customizers())
     """What is done to binders and to what they make."""
