@@ -47,6 +47,12 @@ SEQUENCE = "streamkit_sequence"
 JSON_HEADER_TYPES = "spring_json_header_types"
 """JSON object {header: Java class}: how the first binder generation types non-string headers."""
 
+CORRELATION_ID = "correlationId"
+"""What belongs together has the same: the parts of a split message."""
+SEQUENCE_NUMBER = "sequenceNumber"
+"""int: the place of a part in its whole, from 1."""
+SEQUENCE_SIZE = "sequenceSize"
+"""int: how many parts there are."""
 SOURCE_DATA = "sourceData"
 """Message: on an error message, the one that failed as the binder received it."""
 

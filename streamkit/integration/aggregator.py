@@ -1,0 +1,119 @@
+"""The aggregator: makes one message of several that belong together."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from streamkit.messaging.channel import MessageChannel
+from streamkit.messaging.headers import CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE
+from streamkit.messaging.message import Message
+
+__all__ = ["Aggregator"]
+
+log = logging.getLogger(__name__)
+
+Group = Sequence[Message[object]]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A group that is not complete yet."""
+
+    messages: list[Message[object]] = field(default_factory=list)
+    expiry: asyncio.TimerHandle | None = None
+
+
+def by_correlation_id(message: Message[object]) -> object:
+    """Return what a splitter wrote."""
+    return message.headers.get(CORRELATION_ID)
+
+
+def is_complete(group: Group) -> bool:
+    """Return whether all parts of what a splitter split are there."""
+    return len(group) == group[0].headers.get(SEQUENCE_SIZE)
+
+
+def payloads(group: Group) -> object:
+    """Return the list of the payloads, in the order a splitter numbered them."""
+    return [message.payload for message in sorted(group, key=_place)]
+
+
+class Aggregator:
+    """Collects messages into groups and sends one message for each group that is complete.
+
+    Groups are kept in memory: messages count as handled as soon as they are collected, so those of an incomplete group
+    are lost with the process.
+    """
+
+    def __init__(
+        self,
+        output: MessageChannel,
+        *,
+        correlate: Callable[[Message[object]], object] = by_correlation_id,
+        release: Callable[[Group], bool] = is_complete,
+        combine: Callable[[Group], object] = payloads,
+        timeout: timedelta | None = None,
+        expired: MessageChannel | None = None,
+    ) -> None:
+        """Make an aggregator; without more than an output it puts together what a splitter has split.
+
+        Args:
+            output: Where the result goes, with the headers of the group's first message.
+            correlate: Says which group a message belongs to.
+            release: Says whether a group is complete.
+            combine: Makes the payload of the result.
+            timeout: How long a group may wait for its next message; None: for ever.
+            expired: Where the messages of a group go that waited too long, one by one; None drops them.
+        """
+        self._output = output
+        self._correlate = correlate
+        self._release = release
+        self._combine = combine
+        self._timeout = timeout
+        self._expired = expired
+        self._groups: dict[object, _Open] = {}
+        self._discarding: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """How many groups are open."""
+        return len(self._groups)
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Collect ``message``; send the result if that completes its group."""
+        key = self._correlate(message)
+        group = self._groups.setdefault(key, _Open())
+        group.messages.append(message)
+        if group.expiry is not None:
+            group.expiry.cancel()
+        if self._release(group.messages):
+            del self._groups[key]
+            headers = group.messages[0].headers.user_values()
+            for name in (CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE):
+                headers.pop(name, None)
+            await self._output.asend(Message(self._combine(group.messages), headers))
+        elif self._timeout is not None:
+            loop = asyncio.get_running_loop()
+            group.expiry = loop.call_later(self._timeout.total_seconds(), self._give_up, key)
+
+    def _give_up(self, key: object) -> None:
+        group = self._groups.pop(key)
+        log.warning("A group of %d message(s) never became complete: %r", len(group.messages), key)
+        if self._expired is not None:
+            task = asyncio.get_running_loop().create_task(self._discard(self._expired, group.messages))
+            self._discarding.add(task)
+            task.add_done_callback(self._discarding.discard)
+
+    @staticmethod
+    async def _discard(expired: MessageChannel, messages: Group) -> None:
+        for message in messages:
+            try:
+                await expired.asend(message)
+            except Exception:  # nobody waits for the outcome
+                log.exception("A message of an incomplete group could not be sent to %r", expired.name)
+
+
+def _place(message: Message[object]) -> int:
+    number = message.headers.get(SEQUENCE_NUMBER)
+    return number if isinstance(number, int) else 0

@@ -1,0 +1,136 @@
+"""Endpoints that answer for one message at a time and keep nothing between two."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeAlias, TypeVar, cast
+from uuid import uuid4
+
+from streamkit.errors import MessageDeliveryError
+from streamkit.expression import compile_expression
+from streamkit.messaging.channel import MessageChannel
+from streamkit.messaging.headers import CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE
+from streamkit.messaging.message import Message
+
+__all__ = ["Bridge", "MessageFilter", "Router", "Splitter", "Transformer"]
+
+T = TypeVar("T")
+Decision: TypeAlias = Callable[[Message[object]], T | Awaitable[T]]
+"""A function of the message, `def` or `async def`."""
+
+
+class Bridge:
+    """Passes every message on to another channel."""
+
+    def __init__(self, output: MessageChannel) -> None:
+        self._output = output
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Send ``message`` as it is."""
+        await self._output.asend(message)
+
+
+class MessageFilter:
+    """Passes on the messages that fit."""
+
+    def __init__(
+        self, accepts: Decision[bool] | str, output: MessageChannel, *, discards: MessageChannel | None = None
+    ) -> None:
+        """Make a filter.
+
+        Args:
+            accepts: Says whether a message fits: a function, or an expression over the message.
+            output: Where those go that fit.
+            discards: Where the others go; None drops them.
+
+        Raises:
+            ExpressionError: ``accepts`` is no expression.
+        """
+        self._accepts = compile_expression(accepts).test if isinstance(accepts, str) else accepts
+        self._output = output
+        self._discards = discards
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Send ``message`` on, or away."""
+        output = self._output if await _result(self._accepts(message)) else self._discards
+        if output is not None:
+            await output.asend(message)
+
+
+class Router:
+    """Sends each message to the channel that its route names."""
+
+    def __init__(
+        self,
+        route: Decision[str | None] | str,
+        channels: Mapping[str, MessageChannel],
+        *,
+        default: MessageChannel | None = None,
+    ) -> None:
+        """Make a router.
+
+        Args:
+            route: Names the way of a message: a function, or an expression over the message.
+            channels: The channel of each way.
+            default: The channel of messages whose way is None or unknown; None: they cannot be delivered.
+
+        Raises:
+            ExpressionError: ``route`` is no expression.
+        """
+        self._route = (
+            cast("Decision[str | None]", compile_expression(route)) if isinstance(route, str) else route
+        )
+        self._channels = dict(channels)
+        self._default = default
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Send ``message`` its way.
+
+        Raises:
+            MessageDeliveryError: It has none.
+        """
+        way = await _result(self._route(message))
+        channel = self._default if way is None else self._channels.get(way, self._default)
+        if channel is None:
+            known = ", ".join(sorted(self._channels))
+            raise MessageDeliveryError(f"no channel for {way!r}, and no default; known: {known}", message)
+        await channel.asend(message)
+
+
+class Transformer:
+    """Sends another payload in place of each; a message in place of one goes as it is, None nothing."""
+
+    def __init__(self, transform: Decision[object], output: MessageChannel) -> None:
+        self._transform = transform
+        self._output = output
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Send what became of ``message``, with its headers."""
+        made = await _result(self._transform(message))
+        if made is not None:
+            await self._output.asend(made if isinstance(made, Message) else message.with_payload(made))
+
+
+class Splitter:
+    """Sends the parts of each message one by one, numbered so that an aggregator can put them together again.
+
+    Headers: ``correlationId`` is the same for all parts, ``sequenceNumber`` counts them from 1 to ``sequenceSize``.
+    """
+
+    def __init__(self, split: Decision[Iterable[object]], output: MessageChannel) -> None:
+        self._split = split
+        self._output = output
+
+    async def handle_message(self, message: Message[object]) -> None:
+        """Send the parts of ``message``, with its headers."""
+        parts = list(await _result(self._split(message)))
+        whole = str(uuid4())
+        for number, part in enumerate(parts, start=1):
+            one = part if isinstance(part, Message) else message.with_payload(part)
+            place = {CORRELATION_ID: whole, SEQUENCE_NUMBER: number, SEQUENCE_SIZE: len(parts)}
+            await self._output.asend(one.with_headers(place))
+
+
+async def _result(value: T | Awaitable[T]) -> T:
+    if isinstance(value, Awaitable):
+        awaited: T = await cast("Awaitable[T]", value)
+        return awaited
+    return value

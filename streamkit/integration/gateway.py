@@ -1,0 +1,58 @@
+"""The gateway: a call whose answer comes back over a channel."""
+
+import asyncio
+from typing import cast
+
+from streamkit.errors import MessageDeliveryError
+from streamkit.messaging.channel import DirectChannel, MessageChannel
+from streamkit.messaging.headers import REPLY_CHANNEL
+from streamkit.messaging.message import Message
+
+__all__ = ["MessagingGateway", "reply_channel"]
+
+
+class MessagingGateway:
+    """Sends requests to a channel and waits for what is sent to the channel their header ``replyChannel`` holds.
+
+    The whole way lies in this process: whoever answers takes the channel from the request's headers, with
+    :func:`reply_channel`.
+    """
+
+    def __init__(self, requests: MessageChannel, *, timeout: float | None = 1.0) -> None:
+        """Make a gateway.
+
+        Args:
+            requests: Where requests go.
+            timeout: Seconds to wait for an answer; None waits for ever.
+        """
+        self._requests = requests
+        self._timeout = timeout
+
+    async def ask(self, payload: object, headers: dict[str, object] | None = None) -> object:
+        """Return the payload of the answer.
+
+        Raises:
+            MessageDeliveryError: None came in time.
+        """
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+        async def take(message: Message[object]) -> None:
+            if not answer.done():
+                answer.set_result(message.payload)
+
+        replies = DirectChannel("reply")
+        replies.subscribe(take)
+        request: Message[object] = Message(payload, {**(headers or {}), REPLY_CHANNEL: replies})
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._requests.asend(request)
+                return await answer
+        except TimeoutError as error:
+            raise MessageDeliveryError(
+                f"no answer came over the reply channel within {self._timeout:g} s", request
+            ) from error
+
+
+def reply_channel(message: Message[object]) -> MessageChannel | None:
+    """Return the channel that a message's answer is wanted on."""
+    return cast("MessageChannel | None", message.headers.get(REPLY_CHANNEL))

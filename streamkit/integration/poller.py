@@ -1,0 +1,77 @@
+"""The poller: asks a source for payloads, again and again, and sends them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from inspect import isawaitable
+from types import TracebackType
+from typing import Self
+
+from streamkit.messaging.channel import MessageChannel
+from streamkit.messaging.message import Message
+
+__all__ = ["Poller"]
+
+log = logging.getLogger(__name__)
+
+
+class Poller:
+    """A context in which a source is polled; None says that there is nothing now.
+
+    ::
+
+        async with Poller(next_line, app.channel("lines"), timedelta(seconds=1)):
+            ...
+
+    For sources bound by name see suppliers, which settings can pace.
+    """
+
+    def __init__(
+        self,
+        source: Callable[[], object | Awaitable[object]],
+        output: MessageChannel,
+        pause: timedelta,
+        *,
+        at_most: int = 1,
+    ) -> None:
+        """Poll nothing yet.
+
+        Args:
+            source: Gives a payload, a message or None; `def` or `async def`, and does not block.
+            output: Where what it gives goes.
+            pause: The time between two polls.
+            at_most: How many are asked for at one poll, up to the first None.
+        """
+        self._source = source
+        self._output = output
+        self._pause = pause.total_seconds()
+        self._at_most = at_most
+        self._polling: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._polling = asyncio.get_running_loop().create_task(self._poll_for_ever())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+            await asyncio.wait([self._polling])
+
+    async def _poll_for_ever(self) -> None:
+        while True:
+            try:
+                await self._poll()
+            except Exception:  # the next poll may succeed
+                log.exception("Polling %r failed", self._source)
+            await asyncio.sleep(self._pause)
+
+    async def _poll(self) -> None:
+        for _ in range(self._at_most):
+            given = self._source()
+            value = await given if isawaitable(given) else given
+            if value is None:
+                return
+            await self._output.asend(value if isinstance(value, Message) else Message(value))

@@ -1,0 +1,213 @@
+"""Message endpoints between channels."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+from streamkit.application import StreamApplication
+from streamkit.errors import ExpressionError, MessageDeliveryError
+from streamkit.integration import (
+    Aggregator,
+    Bridge,
+    MessageFilter,
+    MessagingGateway,
+    Poller,
+    Router,
+    Splitter,
+    Transformer,
+    reply_channel,
+)
+from streamkit.messaging import DirectChannel, Message
+from streamkit.testing.virtual_time import VirtualTime
+
+
+class Kept(DirectChannel):
+    """A channel that keeps what is sent."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.messages: list[Message[object]] = []
+        self.subscribe(self.messages.append)
+
+    @property
+    def payloads(self) -> list[object]:
+        """What was sent."""
+        return [message.payload for message in self.messages]
+
+
+@pytest.fixture
+def out() -> Kept:
+    """Where results go."""
+    return Kept("out")
+
+
+@pytest.fixture
+def other() -> Kept:
+    """Where other things go."""
+    return Kept("other")
+
+
+@pytest.fixture
+def time() -> Iterator[VirtualTime]:
+    """A loop whose time passes when it is told."""
+    with VirtualTime() as made:
+        yield made
+
+
+def send(handler: object, *messages: Message[object]) -> None:
+    """Send messages to a channel with one subscriber."""
+    channel = DirectChannel("in")
+    channel.subscribe(handler)  # type: ignore[arg-type]
+
+    async def main() -> None:
+        for message in messages:
+            await channel.asend(message)
+
+    asyncio.run(main())
+
+
+def test_a_bridge_passes_messages_on(out: Kept) -> None:
+    """As they are, identity included."""
+    message = Message("x", {"a": 1})
+    send(Bridge(out), message)
+    assert out.messages == [message]
+    assert out.messages[0].headers.id == message.headers.id
+
+
+async def is_large(message: Message[object]) -> bool:
+    """A decision that could wait for something."""
+    return isinstance(message.payload, int) and message.payload > 10
+
+
+@pytest.mark.parametrize("accepts", [is_large, lambda m: m.payload > 10, "payload > 10"])
+def test_a_filter_sends_on_what_fits(out: Kept, other: Kept, accepts: Callable[..., bool] | str) -> None:
+    """By a function, also `async def`, or an expression; the rest is discarded."""
+    send(MessageFilter(accepts, out, discards=other), Message(5), Message(50))
+    assert (out.payloads, other.payloads) == ([50], [5])
+    send(MessageFilter(accepts, out), Message(5))
+    assert out.payloads == [50]
+
+
+def test_a_filter_s_expression_is_checked_when_it_is_made(out: Kept) -> None:
+    """Not at the first message."""
+    with pytest.raises(ExpressionError):
+        MessageFilter("payload >", out)
+
+
+@pytest.mark.parametrize("route", [lambda m: m.headers.get("to"), "headers['to']"])
+def test_a_router_sends_each_its_way(out: Kept, other: Kept, route: Callable[..., str | None] | str) -> None:
+    """What has no way goes to the default channel."""
+    router = Router(route, {"shop": out}, default=other)
+    send(router, Message(1, {"to": "shop"}), Message(2, {"to": "moon"}), Message(3))
+    assert (out.payloads, other.payloads) == ([1], [2, 3])
+
+
+def test_without_a_default_a_message_without_a_way_cannot_be_delivered(out: Kept) -> None:
+    """The error names the ways there are."""
+    with pytest.raises(MessageDeliveryError, match="no channel for 'moon', and no default; known: shop"):
+        send(Router("headers['to']", {"shop": out}), Message(2, {"to": "moon"}))
+
+
+def test_a_transformer_sends_something_else(out: Kept) -> None:
+    """With the same headers, unless it makes a message; None sends nothing."""
+    made: dict[object, object] = {1: "one", 2: Message("two", {"own": True}), 3: None}
+    send(Transformer(lambda m: made[m.payload], out), *(Message(n, {"a": n}) for n in (1, 2, 3)))
+    assert out.messages == [Message("one", {"a": 1}), Message("two", {"own": True})]
+
+
+def test_what_was_split_is_put_together_again(out: Kept) -> None:
+    """In the order of the parts, however they come, with the headers of the whole."""
+    parts = Kept("parts")
+    send(Splitter(lambda m: str(m.payload).split(), parts), Message("a b c", {"from": "me"}), Message("x"))
+    numbers = [(m.headers["sequenceNumber"], m.headers["sequenceSize"]) for m in parts.messages]
+    assert numbers == [(1, 3), (2, 3), (3, 3), (1, 1)]
+    aggregator = Aggregator(out)
+    send(aggregator, *reversed(parts.messages))
+    assert out.messages == [Message(["x"]), Message(["a", "b", "c"], {"from": "me"})]
+    assert len(aggregator) == 0
+
+
+def test_an_aggregator_may_decide_otherwise(out: Kept) -> None:
+    """Which belong together, when they are enough, and what becomes of them."""
+    aggregator = Aggregator(
+        out,
+        correlate=lambda m: m.headers["customer"],
+        release=lambda group: len(group) == 2,
+        combine=lambda group: sum(int(str(m.payload)) for m in group),
+    )
+    send(aggregator, *(Message(n, {"customer": name}) for n, name in enumerate("abab")))
+    assert out.payloads == [0 + 2, 1 + 3]
+
+
+def test_a_group_that_waits_too_long_is_given_up(time: VirtualTime, out: Kept, other: Kept) -> None:
+    """A new message gives it more time; then its messages expire."""
+    aggregator = Aggregator(out, timeout=timedelta(hours=1), expired=other)
+    part = {"correlationId": 1, "sequenceSize": 3}
+    time.run(aggregator.handle_message(Message("a", part)))
+    time.advance(3000)
+    time.run(aggregator.handle_message(Message("b", part)))
+    time.advance(3000)
+    assert len(aggregator) == 1
+    time.advance(1000)
+    assert (len(aggregator), other.payloads, out.payloads) == (0, ["a", "b"], [])
+
+
+def test_a_gateway_gives_the_answer(time: VirtualTime) -> None:
+    """Which comes over the channel that the request's header holds; without one it fails in time."""
+    requests = DirectChannel("requests")
+
+    async def answer(message: Message[object]) -> None:
+        channel = reply_channel(message)
+        if channel is not None and message.payload != "silence":
+            await channel.asend(Message(f"{message.payload}, {message.headers['name']}"))
+
+    requests.subscribe(answer)
+    gateway = MessagingGateway(requests, timeout=60)
+    assert time.run(gateway.ask("hello", {"name": "Ann"})) == "hello, Ann"
+    with pytest.raises(MessageDeliveryError, match="within 60 s"):
+        time.run(gateway.ask("silence"))
+
+
+def test_a_poller_asks_again_and_again(
+    time: VirtualTime, out: Kept, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Up to so many a poll, until there is none; a failure is logged, and it is asked again."""
+    given = iter([1, 2, 3, None, ValueError("away"), 4])
+
+    def source() -> object:
+        value = next(given, None)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    async def main() -> None:
+        async with Poller(source, out, timedelta(seconds=10), at_most=2):
+            await asyncio.sleep(5)
+            assert out.payloads == [1, 2]
+            await asyncio.sleep(10)
+            assert out.payloads == [1, 2, 3]
+            await asyncio.sleep(60)
+        assert out.payloads == [1, 2, 3, 4]
+
+    time.run(main())
+    assert "away" in caplog.text
+
+
+def test_endpoints_stand_between_an_application_s_channels() -> None:
+    """An input's messages go through a splitter to an output."""
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            "spring.cloud.stream.input-bindings": "lines",
+            "spring.cloud.stream.output-bindings": "words",
+            "spring.cloud.stream.bindings.lines.group": "g",
+        },
+    )
+    app.channel("lines").subscribe(Splitter(lambda m: bytes(m.payload).split(), app.channel("words")))  # type: ignore[arg-type]
+    with app.test() as test:
+        test.input("lines").send("to be or not")
+        words = test.output("words").receive_all(str)
+        assert [word.payload for word in words] == ["to", "be", "or", "not"]
+        assert [word.headers["sequenceNumber"] for word in words] == [1, 2, 3, 4]
