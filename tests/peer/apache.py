@@ -96,6 +96,12 @@ class ApacheBroker:
         """The operating system's id of the JVM."""
         return self._process.pid
 
+    def log(self, lines: int = 40) -> str:
+        """Return the last lines that both logged, warnings and worse."""
+        file = self._home / "rocketmq.log"
+        logged = file.read_text(errors="replace").splitlines() if file.exists() else []
+        return "\n".join([*logged[-lines:], self._process.tail()])
+
     def stop_name_server(self) -> None:
         """Stop the name server; the broker goes on without it."""
         self._process.write("stop namesrv")

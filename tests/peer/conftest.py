@@ -4,7 +4,7 @@ Each is started when first asked for and lives as long as the session: a JVM tak
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -74,6 +74,22 @@ class Peers:
         if self._bundled is None:
             self._bundled = self._stack.enter_context(ThreadedBroker(settings=SETTINGS))
         return self._bundled
+
+    def logs(self) -> Iterator[tuple[str, str]]:
+        """Yield what each foreign process logged last, under a name for it."""
+        processes = [*self._brokers.values(), *self._clients.values(), *self._springs.values()]
+        for process in processes:
+            yield repr(process), process.log()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Attach to a failure what the foreign processes logged."""
+    report = yield
+    peers = getattr(item, "funcargs", {}).get("peers")
+    if report.failed and isinstance(peers, Peers):
+        report.sections += [(f"log of {name}", text) for name, text in peers.logs()]
+    return report
 
 
 def require(version: str) -> None:

@@ -10,6 +10,7 @@ LOGBACK = """<configuration>
     <file>{file}</file>
     <encoder><pattern>%d{{HH:mm:ss.SSS}} %p %t %c{{1}} - %m%n</pattern></encoder>
   </appender>
+  <logger name="RocketmqTransaction" level="ERROR"/>
   <root level="{level}"><appender-ref ref="FILE"/></root>
 </configuration>
 """

@@ -77,6 +77,10 @@ class SpringPeer:
         self._peer.stop()
         shutil.rmtree(self._home, ignore_errors=True)
 
+    def log(self) -> str:
+        """Return the last lines that the applications printed."""
+        return self._peer.tail()
+
     def start(
         self, application: Application, properties: Mapping[str, str], file: Path | None = None
     ) -> "SpringApp":
