@@ -20,7 +20,7 @@ from tests.spark.stand import BUNDLED, Stand
 
 SECONDS = 240.0
 POLL_SECONDS = 0.02
-ROWS = 6000
+ROWS = 3600
 KILLS = ["driver"] * 2 + ["python"] * 6 + ["broker"] * 4
 
 

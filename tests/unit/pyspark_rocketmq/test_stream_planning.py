@@ -1,0 +1,149 @@
+"""What a stream makes of what it finds: queues that come, go, shrink or lose their beginning."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.offsets import StreamOffset
+from pyspark_rocketmq.options import source_options
+from pyspark_rocketmq.schema import source_schema
+from pyspark_rocketmq.stream_reader import RocketMQStreamReader
+from rocket_client.blocking import MessageQueue, QueueRange
+
+ALL = ReadAllAvailable()
+
+
+def queue(number: int, broker: str = "a") -> MessageQueue:
+    """A queue of topic t."""
+    return MessageQueue("t", broker, number)
+
+
+class Brokers:
+    """A cluster whose queues are as they are set.
+
+    Attributes:
+        bounds: Where each queue begins and ends.
+        committed: What was published last.
+    """
+
+    def __init__(self, bounds: Mapping[MessageQueue, tuple[int, int]]) -> None:
+        self.bounds = dict(bounds)
+        self.committed: list[Mapping[MessageQueue, int]] = []
+
+    def queues(self) -> list[MessageQueue]:
+        """Those that are there."""
+        return sorted(self.bounds)
+
+    def begins(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Their first messages."""
+        return {each: self.bounds[each][0] for each in queues}
+
+    def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Their ends."""
+        return {each: self.bounds[each][1] for each in queues}
+
+    def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Note it."""
+        self.committed.append(offsets)
+
+
+def reader(brokers: Brokers, **options: str) -> RocketMQStreamReader:
+    """A reader that sees these brokers."""
+    given = {"nameServer": "x:1", "topic": "t", "packBelow": "0"} | options
+    made = RocketMQStreamReader(source_options(given), source_schema(False))
+    made._cluster = brokers  # type: ignore[assignment]
+    return made
+
+
+def at(made: RocketMQStreamReader, **offsets: int) -> dict[str, Any]:
+    """A place: ``a0=5`` is offset 5 of queue 0 of broker a."""
+    found = {queue(int(name[1:]), name[0]): offset for name, offset in offsets.items()}
+    return StreamOffset(found, made._options.plan).to_json()
+
+
+def planned(made: RocketMQStreamReader, start: dict[str, Any], limit: Any = ALL) -> list[QueueRange]:
+    """What the next batch reads."""
+    partitions = made.partitions(start, made.latestOffset(start, limit))
+    return [piece for partition in partitions for piece in partition.ranges]  # type: ignore[attr-defined]
+
+
+def test_nothing_new() -> None:
+    """The place stays the very same, and nothing is planned."""
+    made = reader(Brokers({queue(0): (0, 5)}))
+    start = at(made, a0=5)
+    assert made.latestOffset(start, ALL) is start
+    assert made.partitions(start, start) == []
+
+
+def test_a_new_queue_and_a_new_broker() -> None:
+    """Both are read from their first message on, now and when the batch is planned again."""
+    brokers = Brokers({queue(0): (0, 5), queue(1): (3, 9), queue(0, "b"): (2, 4)})
+    made = reader(brokers)
+    start = at(made, a0=5)
+    end = made.latestOffset(start, ALL)
+    expected = [QueueRange(queue(1), 3, 9), QueueRange(queue(0, "b"), 2, 4)]
+    for bounds in (brokers.bounds, {queue(0): (5, 50)}):
+        brokers.bounds = dict(bounds)
+        assert [p.ranges[0] for p in made.partitions(start, end)] == expected  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "told", "read"),
+    [
+        ((7, 9), "queue 0 of t at a was read up to 5 and now holds 7 to 9", [QueueRange(queue(0), 7, 9)]),
+        ((0, 3), "queue 0 of t at a was read up to 5 and now holds 0 to 3", [QueueRange(queue(0), 0, 3)]),
+    ],
+)
+def test_lost_messages(bounds: tuple[int, int], told: str, read: list[QueueRange]) -> None:
+    """Deleted before they were read, or the topic made anew: an error, or what is there."""
+    brokers = Brokers({queue(0): bounds})
+    with pytest.raises(DataLossError, match=told):
+        planned(reader(brokers), at(reader(brokers), a0=5))
+    made = reader(brokers, failOnDataLoss="false")
+    assert planned(made, at(made, a0=5)) == read
+
+
+def test_a_queue_that_is_gone() -> None:
+    """With its broker there it is lost; with its broker away it waits, and is read on afterwards."""
+    brokers = Brokers({queue(0): (0, 5)})
+    made = reader(brokers)
+    with pytest.raises(DataLossError, match="queue 1 of t at a, read up to 4, is not there any more"):
+        made.latestOffset(at(made, a0=5, a1=4), ALL)
+    away = made.latestOffset(at(made, a0=3, b0=4), ALL)
+    assert StreamOffset.from_json(away).offsets == {queue(0): 5, queue(0, "b"): 4}
+    brokers.bounds[queue(0, "b")] = (0, 6)
+    assert planned(made, away) == [QueueRange(queue(0, "b"), 4, 6)]
+
+
+def test_limits() -> None:
+    """Those of the options count where Spark asks for a limit, and not where it asks for all."""
+    made = reader(Brokers({queue(0): (0, 1000), queue(1): (0, 10)}), maxOffsetsPerTrigger="100")
+    assert made.getDefaultReadLimit() == ReadMaxRows(100)
+    start = at(made, a0=0, a1=0)
+    assert sum(each.end - each.start for each in planned(made, start, ReadMaxRows(100))) == 100
+    assert sum(each.end - each.start for each in planned(made, start)) == 1010
+
+
+def test_progress_is_published_once() -> None:
+    """When a batch is committed, and when the next is asked for, which happens after the last one too."""
+    brokers = Brokers({queue(0): (0, 5)})
+    made = reader(brokers, consumerGroup="g")
+    made.commit(at(made, a0=3))
+    made.latestOffset(at(made, a0=3), ALL)
+    made.latestOffset(at(made, a0=5), ALL)
+    assert brokers.committed == [{queue(0): 3}, {queue(0): 5}]
+
+
+def test_the_plan_of_a_batch_outlives_the_options() -> None:
+    """A batch that is planned again has the partitions it had, whatever was set meanwhile."""
+    brokers = Brokers({queue(0): (0, 100), queue(1): (0, 100)})
+    before, after = reader(brokers), reader(brokers, minPartitions="10")
+    start = at(before, a0=0, a1=0)
+    end = before.latestOffset(start, ALL)
+    assert repr(after.partitions(start, end)) == repr(before.partitions(start, end))
