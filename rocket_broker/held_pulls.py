@@ -11,8 +11,8 @@ much a connection may have a queue's every message compared is bounded.
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Protocol
 
 from rocket_broker.pull_filter import PullFilter
 from rocket_remoting.codes import ResponseCode
@@ -34,7 +34,6 @@ millisecond. A client has one pull for each of its groups there."""
 _MAX_SECONDS = 24 * 3600.0
 
 QueueKey = tuple[str, int]
-K = TypeVar("K", bound=Hashable)
 
 
 class Queues(Protocol):
@@ -48,9 +47,9 @@ class Queues(Protocol):
 
 
 class HeldPull:
-    """One pull that waits: who asked, what for, what it lets through, and how it is run again."""
+    """One pull that waits: who asked, what for, at which queue, what it lets through, and how it is run again."""
 
-    __slots__ = ("command", "connection", "filter", "header", "resume", "timer")
+    __slots__ = ("command", "connection", "filter", "header", "key", "resume", "timer")
 
     def __init__(
         self,
@@ -63,17 +62,29 @@ class HeldPull:
         self.connection = connection
         self.command = command
         self.header = header
+        self.key: QueueKey = (header.topic, header.queue_id)
         self.filter = wanted
         self.resume = resume
         self.timer: asyncio.TimerHandle | None = None
 
-    @property
-    def key(self) -> QueueKey:
-        """The queue it waits at."""
-        return self.header.topic, self.header.queue_id
-
     def __repr__(self) -> str:
         return f"HeldPull({self.header.consumer_group!r} at {self.key} from {self.header.queue_offset})"
+
+
+class _OfConnection:
+    """The pulls of one connection, and what a message of each queue costs because of them."""
+
+    __slots__ = ("costs", "pulls")
+
+    def __init__(self) -> None:
+        self.pulls: dict[HeldPull, None] = {}
+        self.costs: dict[QueueKey, int] = {}
+
+    def remove(self, pull: HeldPull) -> None:
+        del self.pulls[pull]
+        self.costs[pull.key] -= pull.filter.cost
+        if not self.costs[pull.key]:
+            del self.costs[pull.key]
 
 
 class HeldPulls:
@@ -83,8 +94,7 @@ class HeldPulls:
         self._store = store
         # Dicts for sets: pulls are woken in the order they came, whatever their addresses in memory.
         self._by_queue: dict[QueueKey, dict[PullFilter, dict[HeldPull, None]]] = {}
-        self._by_connection: dict[Connection, dict[HeldPull, None]] = {}
-        self._costs: dict[tuple[Connection, QueueKey], int] = {}
+        self._by_connection: dict[Connection, _OfConnection] = {}
         self._count = 0
         self._awake: list[HeldPull] = []
         self._check: asyncio.TimerHandle | None = None
@@ -104,17 +114,14 @@ class HeldPulls:
 
     def hold(self, pull: HeldPull, seconds: float) -> bool:
         """Keep the pull for at most so long; False when its connection, or all together, have too many."""
-        at_queue = pull.connection, pull.key
-        cost = self._costs.get(at_queue, 0) + pull.filter.cost
-        if (
-            self._count >= MAX_HELD
-            or len(self._by_connection.get(pull.connection, ())) >= MAX_HELD_PER_CONNECTION
-            or cost > MAX_COST
-        ):
+        mine = self._by_connection.get(pull.connection) or _OfConnection()
+        cost = mine.costs.get(pull.key, 0) + pull.filter.cost
+        if self._count >= MAX_HELD or len(mine.pulls) >= MAX_HELD_PER_CONNECTION or cost > MAX_COST:
             return False
         self._count += 1
-        self._costs[at_queue] = cost
-        self._by_connection.setdefault(pull.connection, {})[pull] = None
+        mine.costs[pull.key] = cost
+        mine.pulls[pull] = None
+        self._by_connection[pull.connection] = mine
         self._by_queue.setdefault(pull.key, {}).setdefault(pull.filter, {})[pull] = None
         delay = min(max(seconds, 0.0), _MAX_SECONDS)
         pull.timer = asyncio.get_running_loop().call_later(delay, self._time_up, pull)
@@ -142,7 +149,8 @@ class HeldPulls:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the connection's pulls: nobody waits for their answers."""
-        for pull in list(self._by_connection.get(connection, ())):
+        mine = self._by_connection.get(connection)
+        for pull in list(mine.pulls) if mine is not None else ():
             self._forget(pull)
 
     def _wake(self, pull: HeldPull) -> None:
@@ -183,22 +191,17 @@ class HeldPulls:
             pull.timer.cancel()
             pull.timer = None
         self._count -= 1
-        at_queue = pull.connection, pull.key
-        self._costs[at_queue] -= pull.filter.cost
-        if not self._costs[at_queue]:
-            del self._costs[at_queue]
         by_filter = self._by_queue[pull.key]
-        _discard(by_filter, pull.filter, pull)
-        if not by_filter:
-            del self._by_queue[pull.key]
-        _discard(self._by_connection, pull.connection, pull)
+        pulls = by_filter[pull.filter]
+        del pulls[pull]
+        if not pulls:
+            del by_filter[pull.filter]
+            if not by_filter:
+                del self._by_queue[pull.key]
+        mine = self._by_connection[pull.connection]
+        mine.remove(pull)
+        if not mine.pulls:
+            del self._by_connection[pull.connection]
 
     def __len__(self) -> int:
         return self._count
-
-
-def _discard(table: dict[K, dict[HeldPull, None]], key: K, pull: HeldPull) -> None:
-    held = table[key]
-    del held[pull]
-    if not held:
-        del table[key]
