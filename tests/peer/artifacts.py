@@ -41,8 +41,8 @@ class JavaProgram:
 VERSIONS = ("4.9.7", "5.3.3")
 """Apache RocketMQ's versions."""
 
-GENERATIONS = ("2.2.6", "2023.0.3")
-"""Spring Cloud Alibaba's versions: the one of the book's age, and the current one."""
+GENERATIONS = ("2.2.6", "2021.0.6", "2023.0.3")
+"""Spring Cloud Alibaba's versions: the book's generation, the first with functions, and the current one."""
 
 PROGRAMS = {
     version: JavaProgram(HERE / "pom.xml", {"rocketmq": version}, (HERE / "java",)) for version in VERSIONS
@@ -52,6 +52,11 @@ PROGRAMS = {
         {"boot": "2.3.12.RELEASE", "cloud": "Hoxton.SR12", "alibaba": "2.2.6.RELEASE"},
         (HERE / "spring" / "common", HERE / "spring" / "first"),
         release=8,  # what the Spring of that age can read
+    ),
+    "2021.0.6": JavaProgram(
+        HERE / "spring" / "pom.xml",
+        {"boot": "2.6.13", "cloud": "2021.0.5", "alibaba": "2021.0.6.2"},
+        (HERE / "spring" / "common", HERE / "spring" / "current"),
     ),
     "2023.0.3": JavaProgram(
         HERE / "spring" / "pom.xml",
