@@ -35,6 +35,7 @@ from streamkit.messaging.channel import SubscribableChannel, running_loop
 from streamkit.messaging.converter import MessageConverter
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import LoopPortal, Portal
+from streamkit.pollable_source import PollableMessageSource
 from streamkit.registrations import Registrations
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
@@ -317,6 +318,15 @@ class StreamApplication:
             known = ", ".join(sorted(service.bindings)) or "none"
             raise ApplicationError(f"there is no binding {name_of(name)!r}; there are: {known}")
         return found
+
+    def pollable_source(self, name: BindingName) -> PollableMessageSource:
+        """Return what polls a binding: the one of that name, or the one that `pollable-source` calls so.
+
+        Before the application starts, a name that no setting lists becomes a polled binding.
+        """
+        if self._runtime is None:
+            self._registrations.polled.append(name_of(name))
+        return PollableMessageSource(name_of(name), lambda wanted: self._required_runtime().polled(wanted))
 
     @property
     def bindings(self) -> "Mapping[str, Binding]":

@@ -5,7 +5,7 @@ Everything that is wrong is collected and told at once, before anything is conne
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import NoneType
@@ -44,6 +44,7 @@ from streamkit.listener_threads import ListenerPools
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.handler import Handler, is_async
 from streamkit.parts import Parts
+from streamkit.polled_binding import PolledBinding
 from streamkit.transactions import prepare_listener
 
 __all__ = ["Assembly"]
@@ -79,10 +80,20 @@ class _Names:
 
 
 class Assembly:
-    """One application, put together for one run; :meth:`take_apart` undoes it."""
+    """One application, put together for one run; :meth:`take_apart` undoes it.
+
+    Attributes:
+        wiring: Its functions.
+        polled_bindings: Its polled consumers, by the uniform names of their bindings.
+    """
 
     def __init__(
-        self, parts: Parts, functions: FunctionSettings, routing_callback: RoutingCallback | None = None
+        self,
+        parts: Parts,
+        functions: FunctionSettings,
+        *,
+        routing_callback: RoutingCallback | None = None,
+        polled: Sequence[str] = (),
     ) -> None:
         """Put nothing together yet.
 
@@ -90,6 +101,7 @@ class Assembly:
             parts: What listeners and functions are given.
             functions: What settings say about functions.
             routing_callback: What the routing function asks first.
+            polled: The names of polled consumers that code asked for.
         """
         self._parts = parts
         self._functions_settings = functions
@@ -98,6 +110,9 @@ class Assembly:
         self._errors: list[ConfigurationError] = []
         self._inputs = _Names()
         self._outputs = _Names()
+        self._polled = _Names()
+        self._polled_by_code = tuple(polled)
+        self.polled_bindings: dict[str, PolledBinding] = {}
         self._listeners: dict[str, list[_Registered]] = {}
         self._functions: list[Callable[..., object]] = []
         self._subscribed: list[tuple[SubscribableChannel, Handler]] = []
@@ -226,6 +241,7 @@ class Assembly:
         for name in (*settings.source, *settings.output_bindings):
             self._outputs.add(name)
         self._bind_functions()
+        self._collect_polled()
         self._collect_names()
         for bound in self._bound:
             with self._collected():
@@ -288,7 +304,34 @@ class Assembly:
         else:
             self._errors.append(self._factory.unknown(name, who, declared))
 
+    def _collect_polled(self) -> None:
+        """Make inputs of the names of polled consumers."""
+        for name in self._parts.settings.pollable_source:
+            self._polled.add(f"{name}-in-0")
+        for name in self._polled_by_code:
+            if f"{name}-in-0" not in self._polled:
+                self._polled.add(name)
+        for name in self._polled:
+            self._inputs.add(name)
+
+    def polled(self, name: str) -> PolledBinding | None:
+        """Return the polled binding of that name, or that `pollable-source` calls so."""
+        found = self.polled_bindings.get(uniform(name))
+        return found or self.polled_bindings.get(uniform(f"{name}-in-0"))
+
+    def _polled_input(self, name: str) -> None:
+        if uniform(name) in self._listeners or uniform(name) in self.wiring.stages:
+            raise ConfigurationError(
+                f"binding {name!r} is polled, and has a listener or function: give one of them a binding of its own"
+            )
+        binding = self._factory.input(name, self._parts.channels[name], polled=True)
+        self._parts.service.add(binding)
+        self.polled_bindings[uniform(name)] = PolledBinding(binding, self._parts, self._pools)
+
     def _input(self, name: str) -> None:
+        if name in self._polled:
+            self._polled_input(name)
+            return
         registered = self._listeners.get(uniform(name), [])
         if len(registered) > 1 and self._parts.is_batch(name):
             raise ConfigurationError(

@@ -23,6 +23,7 @@ class Registrations:
         listeners: Functions registered by the application's own decorators.
         error_listeners: Functions for the failures told on a channel.
         functions: Functions that settings bind by their names.
+        polled: The names of polled consumers.
         routing_callback: What the routing function asks first.
         transaction_listeners: Functions and classes that answer for producer groups.
         interfaces: Binding interfaces.
@@ -35,6 +36,7 @@ class Registrations:
         self.listeners: list[tuple[Callable[..., object], Listener]] = []
         self.error_listeners: list[tuple[Callable[..., object], str]] = []
         self.functions: list[tuple[Callable[..., object], FunctionDeclaration]] = []
+        self.polled: list[str] = []
         self.routing_callback: RoutingCallback | None = None
         self.transaction_listeners: list[tuple[object, str]] = []
         self.interfaces: list[type] = []

@@ -34,6 +34,7 @@ from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
 from streamkit.parts import Parts
+from streamkit.polled_binding import PolledBinding
 from streamkit.registrations import Registrations
 
 if TYPE_CHECKING:  # starlette and uvicorn are needed only where there is a port to serve at
@@ -136,7 +137,12 @@ class Runtime:
             container.clock(),
         )
         functions = FunctionSettings.load(container.environment(), container.settings())
-        self._assembly = assembly = Assembly(parts, functions, self._registrations.routing_callback)
+        self._assembly = assembly = Assembly(
+            parts,
+            functions,
+            routing_callback=self._registrations.routing_callback,
+            polled=self._registrations.polled,
+        )
         for interface in self._registrations.interfaces:
             assembly.interface(interface)
         for function, listener in self._registrations.listeners:
@@ -225,6 +231,20 @@ class Runtime:
         return await application_health(
             self._container.binders().made.values(), self.service.bindings.values()
         )
+
+    def polled(self, name: str) -> PolledBinding:
+        """Return the polled binding of that name.
+
+        Raises:
+            ApplicationError: There is none.
+        """
+        found = None if self._assembly is None else self._assembly.polled(name)
+        if found is None:
+            raise ApplicationError(
+                f"there is no polled consumer {name!r}: set spring.cloud.stream.pollable-source={name}, or call "
+                "app.pollable_source before the application starts"
+            )
+        return found
 
     async def output(self, name: str, binder: str | None) -> OutputBinding:
         """Return the output binding of that name, made if it is new.

@@ -13,6 +13,7 @@ from binders.inmemory.consumer import (
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Group
 from binders.inmemory.plugin import TYPE
+from binders.inmemory.polled import InMemoryPolledSource
 from binders.inmemory.producer import InMemoryProducerBinding, InMemoryTransactionalProducerBinding
 from binders.inmemory.properties import InMemoryBinderProperties
 from streamkit.binder.binder import (
@@ -23,6 +24,7 @@ from streamkit.binder.binder import (
     ConsumerDestination,
     Health,
     HealthStatus,
+    PolledSource,
     ProducerBinding,
     ProducerDestination,
     Receiver,
@@ -118,6 +120,14 @@ class InMemoryBinder(Binder):
         destination.customize(binding)
         binding.start()
         return binding
+
+    async def bind_polled(self, destination: ConsumerDestination) -> PolledSource:
+        """As `bind_consumer`; messages wait to be asked for."""
+        destination, home, group = self._group(destination)
+        source = InMemoryPolledSource(destination, home, group, self.broker, None)
+        destination.customize(source)
+        source.start()
+        return source
 
     def _group(self, destination: ConsumerDestination) -> tuple[ConsumerDestination, Destination, Group]:
         """The group a consumer is to join, and where; its delays are those of this binder."""

@@ -4,19 +4,19 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from uuid import uuid4
 
-from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding, redelivery_limit
+from binders.rocket.client_settings import ClientSettingsMaker
+from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
 from binders.rocket.discovery import discovered
-from binders.rocket.groups import begin_now, keep_for
+from binders.rocket.groups import Subscriptions, begin_now, keep_for, topics_of
 from binders.rocket.headers import TOPIC
+from binders.rocket.polled import RocketPolledSource
 from binders.rocket.producer import RocketProducerBinding
 from binders.rocket.properties import (
-    AllocateStrategy,
     Embedded,
     Provisioning,
     RocketBinderProperties,
@@ -28,16 +28,12 @@ from binders.rocket.transactions import RocketTransactionalProducerBinding, rock
 from rocket_client import (
     Admin,
     ClientSettings,
-    ConsumeFromWhere,
-    MessageModel,
+    LitePullConsumer,
     Producer,
     PushConsumer,
-    PushConsumerSettings,
     TopicNotFoundError,
     TransactionProducer,
-    TransactionProducerSettings,
 )
-from rocket_client.allocation import averagely, averagely_by_circle
 from rocket_client.settings import parse_addresses
 from rocket_remoting import ConnectError, RemotingError
 from rocket_remoting.tcp import TcpTransport
@@ -54,7 +50,7 @@ from streamkit.binder.binder import (
     Receiver,
 )
 from streamkit.binder.capabilities import Capability
-from streamkit.binder.delivery import ExtendedProducerProperties, StartPosition
+from streamkit.binder.delivery import ExtendedProducerProperties
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.messaging.message import Message
 
@@ -63,7 +59,7 @@ if TYPE_CHECKING:  # the broker is imported only by an application that starts o
 
 log = logging.getLogger(__name__)
 
-B = TypeVar("B", RocketConsumerBinding, RocketBatchBinding)
+B = TypeVar("B", RocketConsumerBinding, RocketBatchBinding, RocketPolledSource)
 P = TypeVar("P")
 
 LOOPBACK: Final = "127.0.0.1"
@@ -82,6 +78,7 @@ CAPABILITIES: Final = frozenset(
         Capability.PAUSE,
         Capability.PARTITION,
         Capability.BATCH,
+        Capability.POLLED,
         Capability.REDELIVERY,
         Capability.DURABLE_GROUP,
     }
@@ -92,16 +89,6 @@ _CREATE_TOPIC: Final = (
     f". Create it (mqadmin updateTopic -t {{topic}}), or set {_PREFIX}.provisioning=create."
 )
 _PROBE_TIMEOUT: Final = 1.0
-
-_START: Final = {
-    StartPosition.LATEST: ConsumeFromWhere.LAST_OFFSET,
-    StartPosition.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
-    StartPosition.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
-}
-_ALLOCATE: Final = {
-    AllocateStrategy.AVERAGELY: averagely,
-    AllocateStrategy.AVERAGELY_BY_CIRCLE: averagely_by_circle,
-}
 
 _transport: ContextVar[Transport | None] = ContextVar("rocketmq_binder_transport", default=None)
 
@@ -135,8 +122,7 @@ class RocketBinder(Binder):
         self._embedded: EmbeddedBroker | None = None
         self._admin: Admin | None = None
         self._discovered: frozenset[Capability] = frozenset()
-        # What the members of each group subscribe to here: the group's first binding decides.
-        self._subscriptions: dict[str, ConsumerDestination] = {}
+        self._subscriptions = Subscriptions()
 
     # Life
 
@@ -290,11 +276,11 @@ class RocketBinder(Binder):
 
     def check_consumer(self, destination: ConsumerDestination) -> None:
         """Refuse names RocketMQ cannot have, and members of one group that subscribe to different things."""
-        for topic in _topics(destination.name):
+        for topic in topics_of(destination.name):
             _check_name(validate_topic, topic, "destination")
         if destination.group is not None:
             _check_name(validate_group, destination.group, "group")
-            self._check_subscription(destination.group, destination)
+            self._subscriptions.check(destination.group, destination)
         extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
         size = extended.push.consume_message_batch_max_size or 1
         if size > 1 and not destination.properties.batch_mode:
@@ -327,7 +313,9 @@ class RocketBinder(Binder):
         """Join the group; make the topic first, if provisioning says so."""
         return await self._bind(
             destination,
-            lambda consumer, forget: RocketConsumerBinding(destination, consumer, receiver, forget),
+            lambda group, extended, forget: RocketConsumerBinding(
+                destination, self._push_consumer(group, extended, destination), receiver, forget
+            ),
         )
 
     async def bind_batch_consumer(
@@ -336,37 +324,59 @@ class RocketBinder(Binder):
         """As `bind_consumer`, with batches."""
         return await self._bind(
             destination,
-            lambda consumer, forget: RocketBatchBinding(destination, consumer, receiver, forget),
+            lambda group, extended, forget: RocketBatchBinding(
+                destination, self._push_consumer(group, extended, destination), receiver, forget
+            ),
         )
+
+    async def bind_polled(self, destination: ConsumerDestination) -> RocketPolledSource:
+        """As `bind_consumer`; messages wait to be asked for."""
+        return await self._bind(
+            destination,
+            lambda group, extended, forget: RocketPolledSource(
+                destination,
+                LitePullConsumer(
+                    group,
+                    self._settings.lite_pull_consumer(extended, destination),
+                    transport=self._transport,
+                    clock=self._clock,
+                ),
+                forget,
+            ),
+        )
+
+    def _push_consumer(
+        self, group: str, extended: RocketConsumerProperties, destination: ConsumerDestination
+    ) -> PushConsumer:
+        settings = self._settings.push_consumer(extended, destination)
+        return PushConsumer(group, settings, transport=self._transport, clock=self._clock)
 
     async def _bind(
         self,
         destination: ConsumerDestination,
-        make: Callable[[PushConsumer, Callable[[], Awaitable[None]] | None], B],
+        make: Callable[[str, RocketConsumerProperties, Callable[[], Awaitable[None]] | None], B],
     ) -> B:
         extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
-        for topic in _topics(destination.name):
+        for topic in topics_of(destination.name):
             await self._provision(topic, destination.binding, 1)
         group = destination.group or f"anonymous_{uuid4().hex}"
         forget = partial(self._forget_group, group) if destination.group is None else None
         with _refusals_of(destination.binding):
-            consumer = PushConsumer(
-                group,
-                self._consumer_settings(extended, destination),
-                transport=self._transport,
-                clock=self._clock,
-            )
-            binding = make(consumer, forget)
-        destination.customize(consumer)
+            binding = make(group, extended, forget)
+        destination.customize(binding.consumer)
         try:
             if destination.group is None:
-                await begin_now(self._require_admin(), group, _topics(destination.name))
+                await begin_now(self._require_admin(), group, topics_of(destination.name))
             await binding.start()
         except RemotingError as error:
             if forget is not None:
                 await forget()
             raise self._unavailable(destination.binding, destination.name, error) from error
         return binding
+
+    @property
+    def _settings(self) -> ClientSettingsMaker:
+        return ClientSettingsMaker(self._name_servers, self._properties)
 
     async def _provision(self, topic: str, binding: str, queues: int) -> None:
         provisioning = self._properties.provisioning
@@ -403,19 +413,6 @@ class RocketBinder(Binder):
         except RemotingError as error:
             log.info("anonymous group %s stays at the broker: %s", group, error)
 
-    def _check_subscription(self, group: str, destination: ConsumerDestination) -> None:
-        first = self._subscriptions.setdefault(group, destination)
-        if _subscription(first) != _subscription(destination):
-            raise ConfigurationError(
-                f"bindings {first.binding!r} and {destination.binding!r} are both in group {group!r}, but one "
-                f"subscribes to {first.name!r} with {_filter(first)}, the other to "
-                f"{destination.name!r} with {_filter(destination)}. "
-                "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
-                "give each of the bindings a group of its own, or list all topics in one binding's destination.",
-                key="group",
-                value=group,
-            )
-
     def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
         """The group that the binding's settings name, or the binder's, else the destination."""
         named = extended.group if isinstance(extended, RocketProducerProperties) else None
@@ -425,7 +422,7 @@ class RocketBinder(Binder):
         self, destination: ProducerDestination, extended: RocketProducerProperties
     ) -> RocketProducerBinding:
         group = self.producer_group(destination.name, extended)
-        settings = self._producer_settings(extended)
+        settings = self._settings.producer(extended)
         kind: type[RocketProducerBinding] = RocketProducerBinding
         with _refusals_of(destination.binding):
             if destination.checker is None:
@@ -448,56 +445,6 @@ class RocketBinder(Binder):
             delay_levels=self._properties.message_delay_level,
             delays_at_will=Capability.DELAY_ANY in self._discovered,
             clock=self._clock,
-        )
-
-    def _producer_settings(self, extended: RocketProducerProperties) -> TransactionProducerSettings:
-        binder = self._properties
-        return TransactionProducerSettings(
-            name_servers=self._name_servers,
-            unit_name=extended.unit_name or binder.unit_name,
-            vip_channel_enabled=_or(extended.vip_channel_enabled, binder.vip_channel_enabled),
-            poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
-            heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,
-            send_timeout=extended.send_message_timeout,
-            retry_times_when_send_failed=extended.retry_times_when_send_failed,
-            retry_times_when_send_async_failed=extended.retry_times_when_send_async_failed,
-            retry_another_broker_when_not_store_ok=extended.retry_next_server,
-            compress_body_threshold=extended.compress_message_body_threshold,
-            max_message_size=extended.max_message_size,
-        )
-
-    def _consumer_settings(
-        self, extended: RocketConsumerProperties, destination: ConsumerDestination
-    ) -> PushConsumerSettings:
-        binder, push, delivery = self._properties, extended.push, destination.delivery
-        start_time = delivery.start_time_ms
-        return PushConsumerSettings(
-            name_servers=self._name_servers,
-            unit_name=extended.unit_name or binder.unit_name,
-            vip_channel_enabled=_or(extended.vip_channel_enabled, binder.vip_channel_enabled),
-            poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
-            heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,
-            persist_consumer_offset_interval=extended.persist_consumer_offset_interval
-            or binder.persist_consumer_offset_interval,
-            message_model=MessageModel.BROADCASTING if delivery.broadcast else MessageModel.CLUSTERING,
-            consume_from_where=_START[delivery.start],
-            consume_timestamp=None if start_time is None else datetime.fromtimestamp(start_time / 1000, UTC),
-            allocate_message_queue_strategy=_ALLOCATE[extended.allocate_message_queue_strategy],
-            # The receiver holds the permits; what is cached is bounded by the pull thresholds.
-            concurrency=None,
-            consume_message_batch_max_size=delivery.batch_size if destination.properties.batch_mode else 1,
-            max_reconsume_times=redelivery_limit(delivery),
-            suspend_current_queue_time=delivery.suspend,
-            consume_timeout=extended.push.consume_timeout,
-            pull_batch_size=extended.pull_batch_size,
-            pull_interval=push.pull_interval,
-            pull_threshold_for_queue=extended.pull_threshold_for_queue,
-            pull_threshold_size_for_queue=extended.pull_threshold_size_for_queue,
-            pull_threshold_for_topic=push.pull_threshold_for_topic,
-            pull_threshold_size_for_topic=push.pull_threshold_size_for_topic,
-            consume_concurrently_max_span=extended.consume_max_span,
-            pull_time_delay_when_exception=extended.pull_time_delay_mills_when_exception,
-            local_offset_store_dir=Path(binder.offset_store) if binder.offset_store else None,
         )
 
     def _require_admin(self) -> Admin:
@@ -533,26 +480,6 @@ def _own(extended: object, model: type[P], binding: str) -> P:
     if isinstance(extended, model):
         return extended
     raise TypeError(f"binding {binding!r} was given {type(extended).__name__} instead of {model.__name__}")
-
-
-def _or(value: bool | None, default: bool) -> bool:
-    return default if value is None else value
-
-
-def _subscription(destination: ConsumerDestination) -> tuple[frozenset[str], frozenset[str], str | None]:
-    """Topics, tags and SQL expression; neither of the first two has an order."""
-    tags = (destination.delivery.tags or "*").split("||")
-    return frozenset(_topics(destination.name)), frozenset(map(str.strip, tags)), destination.delivery.sql
-
-
-def _filter(destination: ConsumerDestination) -> str:
-    """What is wanted of the topics, in words."""
-    delivery = destination.delivery
-    return f"tags {delivery.tags or '*'!r}" if delivery.sql is None else f"sql {delivery.sql!r}"
-
-
-def _topics(destination: str) -> list[str]:
-    return [topic.strip() for topic in destination.split(",")]
 
 
 def _delay_level_text(properties: RocketBinderProperties) -> str:

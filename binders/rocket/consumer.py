@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Generic, TypeVar
 
+from binders.rocket.groups import subscribe
 from binders.rocket.headers import from_message
 from rocket_client import ConsumeContext, PushConsumer, Reject, RetryLater, Success, Suspend
 from rocket_client.listener import ConcurrentOutcome, OrderlyOutcome
@@ -31,7 +32,11 @@ R = TypeVar("R")
 
 
 class RocketMember(ConsumerBinding, Generic[R]):
-    """One binding's membership in its group; subclasses hand the messages over."""
+    """One binding's membership in its group; subclasses hand the messages over.
+
+    Attributes:
+        consumer: The client's consumer.
+    """
 
     def __init__(
         self,
@@ -41,16 +46,12 @@ class RocketMember(ConsumerBinding, Generic[R]):
         forget_group: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._destination = destination
-        self._consumer = consumer
+        self.consumer = consumer
         self._receiver = receiver
         self._delivery = destination.delivery
         self._state = BindingState.STOPPED
         self._forget_group = forget_group
-        for topic in destination.name.split(","):
-            if self._delivery.sql is None:
-                consumer.subscribe(topic.strip(), self._delivery.tags or "*")
-            else:
-                consumer.subscribe_sql(topic.strip(), self._delivery.sql)
+        subscribe(consumer, destination)
         if self._delivery.ordered:
             consumer.listen_orderly(self._handle_in_order)
         else:
@@ -63,17 +64,17 @@ class RocketMember(ConsumerBinding, Generic[R]):
 
     async def start(self) -> None:
         """Join the group; messages arrive from now on."""
-        await self._consumer.start()
+        await self.consumer.start()
         self._state = BindingState.RUNNING
 
     async def pause(self) -> None:
         """Pull nothing more until `resume`; the group and its queues are kept."""
-        self._consumer.suspend()
+        self.consumer.suspend()
         self._state = BindingState.PAUSED
 
     async def resume(self) -> None:
         """Pull again."""
-        self._consumer.resume()
+        self.consumer.resume()
         self._state = BindingState.RUNNING
 
     async def stop(self, timeout: float) -> None:
@@ -81,7 +82,7 @@ class RocketMember(ConsumerBinding, Generic[R]):
         if self._state is BindingState.STOPPED:
             return
         self._state = BindingState.STOPPED
-        await self._consumer.shutdown(timeout)
+        await self.consumer.shutdown(timeout)
         if self._forget_group is not None:
             await self._forget_group()
 
@@ -102,7 +103,7 @@ class RocketMember(ConsumerBinding, Generic[R]):
             return _SUCCESS
         if isinstance(settlement, RejectMessage):
             return Reject(_cause(settlement))
-        return RetryLater(self._level(settlement), settlement.cause)
+        return RetryLater(retry_level(self._delivery, settlement), settlement.cause)
 
     @staticmethod
     def _outcome_in_order(settlement: Settlement) -> OrderlyOutcome:
@@ -113,11 +114,6 @@ class RocketMember(ConsumerBinding, Generic[R]):
         return Suspend(
             None if settlement.after is None else settlement.after.total_seconds(), settlement.cause
         )
-
-    def _level(self, retry: Retry) -> int:
-        if retry.after is None:
-            return max(self._delivery.redelivery_level, 0)
-        return level_of(retry.after, self._delivery.delay_levels)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._destination.binding!r} {self._state.value}>"
@@ -160,18 +156,19 @@ def to_framework(message: MessageExt) -> Message[bytes]:
     return Message(bytes(message.body), MessageHeaders.adopt(from_message(message)))
 
 
+def retry_level(delivery: Delivery, retry: Retry) -> int:
+    """The delay level a message goes back with; 0 leaves it to the redeliveries so far."""
+    if retry.after is None:
+        return max(delivery.redelivery_level, 0)
+    return level_of(retry.after, delivery.delay_levels)
+
+
 def level_of(delay: timedelta, levels: Sequence[timedelta]) -> int:
     """The shortest delay level that is not shorter than `delay`; the longest one where none is."""
     for level, duration in enumerate(levels, start=1):
         if duration >= delay:
             return level
     return len(levels)
-
-
-def redelivery_limit(delivery: Delivery) -> int:
-    """`maxReconsumeTimes` of the client, so that no broker gives up before the framework does."""
-    limit = delivery.redelivery_limit
-    return -1 if limit is None else limit
 
 
 def _cause(rejected: RejectMessage) -> BaseException | str:

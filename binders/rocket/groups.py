@@ -1,11 +1,67 @@
-"""Where groups that have no member yet begin: an anonymous member's, and those a producer's settings require."""
+"""What the members of groups subscribe to, and where groups that have no member yet begin: an anonymous member's, and
+those a producer's settings require.
+"""
 
 from collections.abc import Sequence
 
-from rocket_client import Admin, TopicNotFoundError
+from rocket_client import Admin, LitePullConsumer, PushConsumer, TopicNotFoundError
 from rocket_remoting import ResponseError
 from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.message import MessageQueue
+from streamkit.binder.binder import ConsumerDestination
+from streamkit.errors import ConfigurationError
+
+
+class Subscriptions:
+    """What the members of each group subscribe to here: the group's first binding decides."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, ConsumerDestination] = {}
+
+    def check(self, group: str, destination: ConsumerDestination) -> None:
+        """Refuse a binding that subscribes to something else than the group's first.
+
+        Raises:
+            ConfigurationError: It does.
+        """
+        first = self._first.setdefault(group, destination)
+        if _subscription(first) != _subscription(destination):
+            raise ConfigurationError(
+                f"bindings {first.binding!r} and {destination.binding!r} are both in group {group!r}, but one "
+                f"subscribes to {first.name!r} with {_filter(first)}, the other to "
+                f"{destination.name!r} with {_filter(destination)}. "
+                "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
+                "give each of the bindings a group of its own, or list all topics in one binding's destination.",
+                key="group",
+                value=group,
+            )
+
+
+def topics_of(destination: str) -> list[str]:
+    """The topics of a destination that may list several."""
+    return [topic.strip() for topic in destination.split(",")]
+
+
+def subscribe(consumer: PushConsumer | LitePullConsumer, destination: ConsumerDestination) -> None:
+    """Have a consumer subscribe to what its binding's settings say."""
+    delivery = destination.delivery
+    for topic in topics_of(destination.name):
+        if delivery.sql is None:
+            consumer.subscribe(topic, delivery.tags or "*")
+        else:
+            consumer.subscribe_sql(topic, delivery.sql)
+
+
+def _subscription(destination: ConsumerDestination) -> tuple[frozenset[str], frozenset[str], str | None]:
+    """Topics, tags and SQL expression; neither of the first two has an order."""
+    tags = (destination.delivery.tags or "*").split("||")
+    return frozenset(topics_of(destination.name)), frozenset(map(str.strip, tags)), destination.delivery.sql
+
+
+def _filter(destination: ConsumerDestination) -> str:
+    """What is wanted of the topics, in words."""
+    delivery = destination.delivery
+    return f"tags {delivery.tags or '*'!r}" if delivery.sql is None else f"sql {delivery.sql!r}"
 
 
 async def begin_now(admin: Admin, group: str, topics: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ from streamkit.config.support import Accepted, Rejected
 
 _NOT_YET_SIGNED: Final = "requests are not signed: use a cluster without ACL"
 _NO_TRACE: Final = "no message trace is written"
-_NO_POLLED_CONSUMER: Final = "it is for polled consumers, which this binder does not make"
+_POLL_TIMEOUT: Final = timedelta(seconds=5)
 
 _NO_TEMPLATE: Final = (
     "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
@@ -259,16 +259,24 @@ class PushProperties(BaseModel):
 
 
 class PullProperties(BaseModel):
-    """`consumer.pull.*` of the second generation."""
+    """`consumer.pull.*` of the second generation, for polled consumers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    poll_timeout_millis: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
-    pull_thread_nums: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
-    topic_metadata_check_interval_millis: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
-    consumer_timeout_millis_when_suspend: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
-    err_acknowledge: Annotated[str | None, Accepted(_NO_POLLED_CONSUMER)] = None
-    pull_threshold_for_all: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
+    poll_timeout_millis: Milliseconds | None = None
+    """How long a poll waits for a message; unset: `pull-timeout`, else 5s."""
+    pull_threshold_for_all: int = Field(default=1000, ge=1)
+    """No queue is pulled while more messages than this wait to be polled."""
+    pull_thread_nums: Annotated[int | None, Accepted("pulls need no threads")] = None
+    topic_metadata_check_interval_millis: Annotated[
+        int | None, Accepted("poll-name-server-interval says how often routes are looked up")
+    ] = None
+    consumer_timeout_millis_when_suspend: Annotated[
+        int | None, Accepted("a pull waits as long as the client's own timeout")
+    ] = None
+    err_acknowledge: Annotated[
+        str | None, Accepted("what fails is rejected; raise Requeue to have it again")
+    ] = None
 
 
 class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
@@ -326,8 +334,9 @@ class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
     trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
     persist_consumer_offset_interval: PositiveMilliseconds | None = None
     """How often offsets are committed."""
-    pull_timeout: Annotated[int | None, Accepted(_NO_POLLED_CONSUMER)] = None
-    from_store: Annotated[bool | None, Accepted(_NO_POLLED_CONSUMER)] = None
+    pull_timeout: Milliseconds | None = None
+    """The first generation's spelling of `pull.poll-timeout-millis`."""
+    from_store: Annotated[bool | None, Accepted("a group's offsets are always the broker's")] = None
 
     @field_validator("consume_timestamp")
     @classmethod
@@ -335,6 +344,12 @@ class RocketConsumerProperties(ExtendedConsumerProperties, _BindingProperties):
         if value is not None:
             _local_time(value)
         return value
+
+    @property
+    def poll_timeout(self) -> timedelta:
+        """How long a poll waits for a message."""
+        waits = (self.pull.poll_timeout_millis, self.pull_timeout, _POLL_TIMEOUT)
+        return next(each for each in waits if each is not None)
 
     def delivery(self) -> Delivery:
         """What these settings mean in portable terms; the second generation's spelling wins."""

@@ -53,6 +53,11 @@ order, as are there and as ``delivery.batch_size`` allows; it does not wait for 
 new or all redelivered. Each of the settlements that come back is carried out on its own. With ``delivery.ordered``
 the messages that are retried come again first, in their order, in a batch of their own.
 
+**Polling.** A binding of ``spring.cloud.stream.pollable-source`` is bound with :meth:`Binder.bind_polled`, where the
+binder has :attr:`Capability.POLLED`. Its :class:`PolledSource` gives one message at a time when it is asked, and
+carries each settlement out when that comes: at once, or long after other messages were polled. Messages that were
+polled and are not settled when the source stops are delivered again.
+
 **Stopping.** ``ConsumerBinding.stop(timeout)`` stops fetching at once, before it first waits for anything, waits
 up to ``timeout`` seconds for calls in flight, carries out their settlements, commits and leaves the group; calls
 that are left are cancelled. The receiver raises ``CancelledError`` to messages that no handler has begun with. What
@@ -92,6 +97,8 @@ __all__ = [
     "FailureListener",
     "Health",
     "HealthStatus",
+    "PolledMessage",
+    "PolledSource",
     "ProducerBinding",
     "ProducerDestination",
     "Receiver",
@@ -234,6 +241,32 @@ class ConsumerBinding(ABC):
         """End the consumer; calls in flight get ``timeout`` seconds. A second call does nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class PolledMessage:
+    """A message that was asked for.
+
+    Attributes:
+        message: The message.
+        redeliveries: How often it was given back before.
+        settle: To be awaited once, with what becomes of it; does nothing when the source has stopped.
+    """
+
+    message: Message[bytes]
+    redeliveries: int
+    settle: Callable[[Settlement], Awaitable[None]]
+
+
+class PolledSource(ConsumerBinding):
+    """A member of a group that is asked for messages."""
+
+    @abstractmethod
+    async def poll(self) -> PolledMessage | None:
+        """Return the next message, or ``None`` when none is there, or comes within the binder's own time.
+
+        May be called again before the message is settled, also by several tasks at once.
+        """
+
+
 class ProducerBinding(ABC):
     """One open way to a destination, as its binder returned it."""
 
@@ -316,6 +349,13 @@ class Binder(ABC):
     ) -> ConsumerBinding:
         """As :meth:`bind_consumer`, delivering batches; only called on binders with :attr:`Capability.BATCH`."""
         raise BinderError(f"binder {self.name!r} delivers no batches", binder=self.name)
+
+    async def bind_polled(self, destination: ConsumerDestination) -> PolledSource:
+        """Join the group, and keep messages until they are asked for; only with :attr:`Capability.POLLED`.
+
+        When this returns, an anonymous or new group receives everything that is sent from now on.
+        """
+        raise BinderError(f"binder {self.name!r} has no polled consumers", binder=self.name)
 
     @abstractmethod
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:

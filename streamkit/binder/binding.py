@@ -168,7 +168,6 @@ class OutputBinding(Binding):
     def expect(self) -> None:
         """Tell senders, until the binding is bound, that it will be."""
         super().expect()
-        self._given_up = None
         if self._producer is None:
             self.channel.subscribe(self._refuse)
 
@@ -247,6 +246,11 @@ class InputBinding(Binding):
     def starts(self) -> bool:
         """Whether its binder's settings let it start with the application."""
         return self._consumers[0][0].extended.starts
+
+    @property
+    def receivers(self) -> list[MessageReceiver]:
+        """What runs the messages of its destinations."""
+        return [receiver for _, receiver in self._consumers]
 
     @property
     def state(self) -> BindingState:

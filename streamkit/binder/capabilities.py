@@ -41,6 +41,8 @@ class Capability(Enum):
     """A message given back is delivered again later, perhaps to another member of the group."""
     BATCH = "batch"
     """A consumer binding receives several messages at once, and settles each."""
+    POLLED = "polled"
+    """The application asks for messages, one at a time, and settles each."""
     DURABLE_GROUP = "durable-group"
     """A group receives what was sent while none of its members ran."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -13,6 +13,7 @@ from streamkit.binder.batch_receiving import BatchMessageReceiver
 from streamkit.binder.binder import (
     Binder,
     ConsumerDestination,
+    FailureListener,
     ProducerBinding,
     ProducerDestination,
     TransactionalProducerBinding,
@@ -20,18 +21,20 @@ from streamkit.binder.binder import (
 from streamkit.binder.binding import InputBinding, OutputBinding, ReadyBinder
 from streamkit.binder.capabilities import Capability, Requirement, describe, missing
 from streamkit.binder.customizers import Customizers
-from streamkit.binder.delivery import ExtendedProducerProperties
+from streamkit.binder.delivery import Delivery, ExtendedProducerProperties
 from streamkit.binder.error_channels import (
     ErrorChannels,
     ErrorFunction,
+    consumer_error_channel,
+    producer_error_channel,
 )
-from streamkit.binder.error_handling import ErrorHandling
 from streamkit.binder.header_modes import reading_in, writing_in
 from streamkit.binder.local_transactions import LocalTransactions, TransactionHandlers
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.partitioners import ASKED_BY, partitioner_of
 from streamkit.binder.permits import Permits
-from streamkit.binder.receiving import MessageReceiver
+from streamkit.binder.polled import PolledReceiver
+from streamkit.binder.receiving import ErrorHandler, MessageReceiver
 from streamkit.binder.registry import BinderRegistry
 from streamkit.binder.retryable import exception_classes
 from streamkit.binder.sending import SendingHandler, Writer, write_native
@@ -48,13 +51,16 @@ from streamkit.config.settings import (
 from streamkit.config.shape import Location
 from streamkit.config.validation import Bound
 from streamkit.errors import (
+    BinderError,
     ConfigurationError,
     ConfigurationErrors,
     MessageConversionError,
+    MessageDeliveryError,
     UnsupportedCapability,
 )
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import CompositeMessageConverter
+from streamkit.messaging.message import ErrorMessage, Message
 
 __all__ = ["BindingFactory", "NewDestination"]
 
@@ -159,10 +165,11 @@ class BindingFactory:
         self._environment = environment
         self._registry = registry
         self._converter = converter
-        self._errors = ErrorHandling(error_channels)
+        self._error_channels = error_channels
         self._named = named
         self._retry_policy = retry_policy
         self._customizers = customizers or Customizers()
+        self._error_functions: dict[str, ErrorFunction] = {}
         self.transactions = LocalTransactions(named)
 
     def find_error_handlers(self, prepare: Callable[[Callable[..., object]], ErrorFunction]) -> None:
@@ -181,7 +188,7 @@ class BindingFactory:
             name = str(value)
             try:
                 function = self._named.find(name, "a function of an ErrorMessage", _callable)
-                self._errors.functions[name] = prepare(function)
+                self._error_functions[name] = prepare(function)
             except (LookupError, ConfigurationError) as error:
                 wrong.append(located(value, error))
         if wrong:
@@ -242,7 +249,7 @@ class BindingFactory:
             configure(new)
             properties, extended = new.properties, replace(extended, value=new.extended)
         topic = properties.destination or name
-        report = self._errors.of_producer(name, topic, properties)
+        report = self._sending_failed(name, topic, self._error_function(properties))
         destination = ProducerDestination(
             topic,
             name,
@@ -283,13 +290,16 @@ class BindingFactory:
         ready = _CheckedBinder(self._registry, chosen, name, asked)
         return OutputBinding(self._owner, channel, destination, ready, make_sender)
 
-    def input(self, name: str, channel: SubscribableChannel, *, manual: bool) -> InputBinding:
+    def input(
+        self, name: str, channel: SubscribableChannel, *, manual: bool = False, polled: bool = False
+    ) -> InputBinding:
         """Return the input binding of that name, not bound yet.
 
         Args:
             name: The binding's name.
             channel: What the application's listeners are subscribed to.
             manual: Whether one of them settles by hand.
+            polled: Whether the application polls it; nothing comes to its channel then.
 
         Raises:
             ConfigurationError: Its settings are wrong.
@@ -301,7 +311,7 @@ class BindingFactory:
         )
         delivery = extended.value.delivery()
         policy = self._policy(name, properties.consumer)
-        kind = BatchMessageReceiver if properties.consumer.batch_mode else MessageReceiver
+        kind = _receiver_kind(name, properties.consumer, delivery, polled)
         consumers = []
         topics = topics_of(properties.destination or name)
         shared = Permits(properties.consumer.concurrency) if properties.consumer.multiplex else None
@@ -331,7 +341,7 @@ class BindingFactory:
                 delivery,
                 policy,
                 permits=permits,
-                on_error=self._errors.of_consumer(binder, topic, properties),
+                on_error=self._handling_failed(binder, topic, properties),
                 manual=manual,
             )
             with self._located(name):
@@ -341,6 +351,8 @@ class BindingFactory:
         if properties.consumer.batch_mode:
             batches = Requirement(Capability.BATCH, ("consumer.batch-mode",))
             asked.append(_Asked(batches, self._origins_of(name)))
+        if polled:
+            asked.append(_Asked(Requirement(Capability.POLLED, ("pollable-source",)), self._bound.origins))
         ready = _CheckedBinder(self._registry, binder, name, asked)
         return InputBinding(self._owner, name, channel, consumers, ready)
 
@@ -414,6 +426,37 @@ class BindingFactory:
         except MessageConversionError as error:
             raise located(self._origin(name, "content_type"), error) from error
 
+    def _error_function(self, properties: BindingProperties) -> ErrorFunction | None:
+        definition = properties.error_handler_definition
+        # One that was not found is told already, and the application does not start.
+        return None if definition is None else self._error_functions.get(definition)
+
+    def _handling_failed(self, binder: Binder, topic: str, properties: BindingProperties) -> ErrorHandler:
+        handler = self._error_function(properties)
+        group = properties.group or None
+        channel = consumer_error_channel(topic, group)
+        if not binder.multiplexes:
+            return lambda error: self._error_channels.publish(channel, error, handler)
+
+        async def report(error: ErrorMessage) -> bool:
+            origin = binder.origin_of(cast("Message[bytes]", error.original_message))
+            return await self._error_channels.publish(
+                channel if origin is None else consumer_error_channel(origin, group), error, handler
+            )
+
+        return report
+
+    def _sending_failed(self, binding: str, topic: str, handler: ErrorFunction | None) -> FailureListener:
+        channel = producer_error_channel(topic)
+
+        async def report(message: Message[bytes], error: BinderError) -> None:
+            payload = MessageDeliveryError(f"binding {binding!r} could not send: {error}", message)
+            payload.__cause__ = error
+            failure = ErrorMessage(payload, message.headers.user_values(), original_message=message)
+            await self._error_channels.report(channel, failure, handler)
+
+        return report
+
     def _origins_of(self, name: str) -> dict[Location, Value]:
         """Where the settings of one binding come from, by their place below the binding."""
         return {
@@ -458,6 +501,20 @@ def _callable(found: object) -> Callable[..., object] | None:
 
 def _retry_policy(found: object) -> RetryPolicy | None:
     return found if isinstance(found, RetryPolicy) else None
+
+
+def _receiver_kind(
+    name: str, properties: ConsumerProperties, delivery: Delivery, polled: bool
+) -> type[MessageReceiver]:
+    """What runs the messages of an input."""
+    if not polled:
+        return BatchMessageReceiver if properties.batch_mode else MessageReceiver
+    if properties.batch_mode or delivery.ordered:
+        raise ConfigurationError(
+            f"binding {name!r} is polled, so it takes one message at a time, in any order: remove its "
+            + ("batch-mode" if properties.batch_mode else "ordered mode")
+        )
+    return PolledReceiver
 
 
 def _or_global(own: int, whole: int) -> int:

@@ -47,7 +47,6 @@ __all__ = [
 PREFIX = "spring.cloud.stream"
 
 _ONE_INDEX = Rejected("a process has one index here; start one for each")
-_NO_POLLED = Rejected("there are no polled consumers")
 _NO_METERS = Rejected("meters are not published to a binding")
 _NO_REGISTRY = Rejected("there is no schema registry client; add a message converter of your own")
 
@@ -118,8 +117,8 @@ class StreamSettings(BaseSettings):
     """Output bindings to make without a listener that sends to them."""
     input_bindings: Annotated[list[str], Separator(";")] = Field(default_factory=list)
     """Input bindings to make without a listener."""
-    pollable_source: Annotated[list[str], Separator(";"), _NO_POLLED] = Field(default_factory=list)
-    """Names of polled consumers."""
+    pollable_source: Annotated[list[str], Separator(";")] = Field(default_factory=list)
+    """Names of polled consumers: `orders` is binding `orders-in-0`, which `app.pollable_source("orders")` polls."""
     override_cloud_connectors: Annotated[bool, Accepted("Cloud Foundry has no part here")] = False
     """Ignore Cloud Foundry's connectors."""
     function: StreamFunctionProperties = StreamFunctionProperties()

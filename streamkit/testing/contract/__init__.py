@@ -27,6 +27,7 @@ from streamkit.testing.contract.hooks import HookCases
 from streamkit.testing.contract.lifecycle import LifecycleCases
 from streamkit.testing.contract.messages import MessageCases
 from streamkit.testing.contract.order import OrderCases
+from streamkit.testing.contract.polling import PollingCases
 from streamkit.testing.contract.scenario import Recorder, Scenario
 from streamkit.testing.contract.sending import SendingCases
 from streamkit.testing.contract.settlements import SettlementCases
@@ -42,6 +43,7 @@ class BinderContract(
     AttemptCases,
     SettlementCases,
     BatchCases,
+    PollingCases,
     ErrorCases,
     MessageCases,
     TypeCases,

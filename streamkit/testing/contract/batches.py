@@ -155,8 +155,16 @@ class BatchCases:
                 for message in batch
             ]
 
-        portable = {"ordered": True, "suspend": s.environment.suspend, "batch_size": 3, "start": "earliest"}
-        app = s.consumer(topic, group, settle, settings=BATCHES, **portable)
+        app = s.consumer(
+            topic,
+            group,
+            settle,
+            settings=BATCHES,
+            ordered=True,
+            suspend=s.environment.suspend,
+            batch_size=3,
+            start="earliest",
+        )
         for number in range(7):
             await s.send(topic, Numbered(number), {"scst_partition": 0})
         await s.start(app)

@@ -1,0 +1,152 @@
+"""What the binder's settings mean to the clients of `rocket_client`."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, TypedDict
+
+from binders.rocket.properties import (
+    AllocateStrategy,
+    RocketBinderProperties,
+    RocketConsumerProperties,
+    RocketProducerProperties,
+)
+from rocket_client import (
+    ConsumeFromWhere,
+    LitePullConsumerSettings,
+    MessageModel,
+    PushConsumerSettings,
+    TransactionProducerSettings,
+)
+from rocket_client.allocation import AllocateMessageQueueStrategy, averagely, averagely_by_circle
+from streamkit.binder.binder import ConsumerDestination
+from streamkit.binder.delivery import Delivery, StartPosition
+
+_START: Final = {
+    StartPosition.LATEST: ConsumeFromWhere.LAST_OFFSET,
+    StartPosition.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
+    StartPosition.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
+}
+_ALLOCATE: Final = {
+    AllocateStrategy.AVERAGELY: averagely,
+    AllocateStrategy.AVERAGELY_BY_CIRCLE: averagely_by_circle,
+}
+
+
+class _Client(TypedDict):
+    """What all clients have in common."""
+
+    name_servers: Sequence[str]
+    unit_name: str | None
+    vip_channel_enabled: bool
+    poll_name_server_interval: timedelta
+    heartbeat_broker_interval: timedelta
+
+
+class _Consumer(TypedDict):
+    """What all members of groups have in common."""
+
+    persist_consumer_offset_interval: timedelta
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    consume_timestamp: datetime | None
+    allocate_message_queue_strategy: AllocateMessageQueueStrategy
+    pull_batch_size: int
+    pull_interval: timedelta
+    pull_threshold_for_queue: int
+    pull_threshold_size_for_queue: int
+    pull_threshold_for_topic: int
+    pull_threshold_size_for_topic: int
+    pull_time_delay_when_exception: timedelta
+    local_offset_store_dir: Path | None
+
+
+class ClientSettingsMaker:
+    """Makes the clients' settings of one binder."""
+
+    def __init__(self, name_servers: Sequence[str], binder: RocketBinderProperties) -> None:
+        """Make a maker.
+
+        Args:
+            name_servers: Where clients begin.
+            binder: What bindings leave open.
+        """
+        self._name_servers = tuple(name_servers)
+        self._binder = binder
+
+    def producer(self, extended: RocketProducerProperties) -> TransactionProducerSettings:
+        """The settings of a producer."""
+        return TransactionProducerSettings(
+            **self._client(extended),
+            send_timeout=extended.send_message_timeout,
+            retry_times_when_send_failed=extended.retry_times_when_send_failed,
+            retry_times_when_send_async_failed=extended.retry_times_when_send_async_failed,
+            retry_another_broker_when_not_store_ok=extended.retry_next_server,
+            compress_body_threshold=extended.compress_message_body_threshold,
+            max_message_size=extended.max_message_size,
+        )
+
+    def push_consumer(
+        self, extended: RocketConsumerProperties, destination: ConsumerDestination
+    ) -> PushConsumerSettings:
+        """The settings of a consumer that calls the receiver."""
+        delivery = destination.delivery
+        return PushConsumerSettings(
+            **self._client(extended),
+            **self._consumer(extended, delivery),
+            # The receiver holds the permits; what is cached is bounded by the pull thresholds.
+            concurrency=None,
+            consume_message_batch_max_size=delivery.batch_size if destination.properties.batch_mode else 1,
+            max_reconsume_times=redelivery_limit(delivery),
+            suspend_current_queue_time=delivery.suspend,
+            consume_timeout=extended.push.consume_timeout,
+            consume_concurrently_max_span=extended.consume_max_span,
+        )
+
+    def lite_pull_consumer(
+        self, extended: RocketConsumerProperties, destination: ConsumerDestination
+    ) -> LitePullConsumerSettings:
+        """The settings of a consumer that is polled; what is consumed, settlements say."""
+        return LitePullConsumerSettings(
+            **self._client(extended),
+            **self._consumer(extended, destination.delivery),
+            auto_commit=False,
+            poll_timeout=extended.poll_timeout,
+            pull_threshold_for_all=extended.pull.pull_threshold_for_all,
+        )
+
+    def _client(self, extended: RocketProducerProperties | RocketConsumerProperties) -> _Client:
+        binder = self._binder
+        vip = extended.vip_channel_enabled
+        return _Client(
+            name_servers=self._name_servers,
+            unit_name=extended.unit_name or binder.unit_name,
+            vip_channel_enabled=binder.vip_channel_enabled if vip is None else vip,
+            poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
+            heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,
+        )
+
+    def _consumer(self, extended: RocketConsumerProperties, delivery: Delivery) -> _Consumer:
+        binder, push, start_time = self._binder, extended.push, delivery.start_time_ms
+        return _Consumer(
+            persist_consumer_offset_interval=extended.persist_consumer_offset_interval
+            or binder.persist_consumer_offset_interval,
+            message_model=MessageModel.BROADCASTING if delivery.broadcast else MessageModel.CLUSTERING,
+            consume_from_where=_START[delivery.start],
+            consume_timestamp=None if start_time is None else datetime.fromtimestamp(start_time / 1000, UTC),
+            allocate_message_queue_strategy=_ALLOCATE[extended.allocate_message_queue_strategy],
+            pull_batch_size=extended.pull_batch_size,
+            pull_interval=push.pull_interval,
+            pull_threshold_for_queue=extended.pull_threshold_for_queue,
+            pull_threshold_size_for_queue=extended.pull_threshold_size_for_queue,
+            pull_threshold_for_topic=push.pull_threshold_for_topic,
+            pull_threshold_size_for_topic=push.pull_threshold_size_for_topic,
+            pull_time_delay_when_exception=extended.pull_time_delay_mills_when_exception,
+            local_offset_store_dir=Path(binder.offset_store) if binder.offset_store else None,
+        )
+
+
+def redelivery_limit(delivery: Delivery) -> int:
+    """`maxReconsumeTimes` of the client, so that no broker gives up before the framework does."""
+    limit = delivery.redelivery_limit
+    return -1 if limit is None else limit

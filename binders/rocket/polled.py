@@ -1,0 +1,183 @@
+"""A polled source: a lite pull consumer of `rocket_client`, whose offsets follow the settlements.
+
+::
+
+    poll      one message of those the client's last poll returned, else the client polls
+    settle    Accept: done; Retry: sent to %RETRY%group, which the source subscribes to as well; RejectMessage: to
+              %DLQ%group
+    commit    every persist-consumer-offset-interval and at the stop: the smallest offset that is not settled
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from binders.rocket.client_settings import redelivery_limit
+from binders.rocket.consumer import retry_level, to_framework
+from binders.rocket.groups import subscribe
+from rocket_client import LitePullConsumer
+from rocket_client.client import cancel
+from rocket_client.send_back import DEAD_LETTER
+from rocket_remoting import RemotingError
+from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
+from rocket_remoting.topics import retry_topic
+from streamkit.binder.binder import BindingState, ConsumerDestination, PolledMessage, PolledSource
+from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
+
+log = logging.getLogger(__name__)
+
+
+class _Progress:
+    """How far one queue is settled."""
+
+    def __init__(self) -> None:
+        # Offsets that were polled and are not settled, ascending.
+        self._open: dict[int, None] = {}
+        self._next = 0
+
+    def begin(self, offset: int) -> None:
+        if offset < self._next:  # the queue came back, and begins where the group had committed
+            self._open.clear()
+        self._open[offset] = None
+        self._next = offset + 1
+
+    def settle(self, offset: int) -> None:
+        self._open.pop(offset, None)
+
+    @property
+    def position(self) -> int:
+        """The offset to commit: all before it is settled."""
+        return next(iter(self._open), self._next)
+
+
+class RocketPolledSource(PolledSource):
+    """One binding's membership in its group, asked for messages.
+
+    Attributes:
+        consumer: The client's consumer.
+    """
+
+    def __init__(
+        self,
+        destination: ConsumerDestination,
+        consumer: LitePullConsumer,
+        forget_group: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.consumer = consumer
+        self._binding = destination.binding
+        self._delivery = destination.delivery
+        self._forget_group = forget_group
+        self._state = BindingState.STOPPED
+        self._waiting: deque[MessageExt] = deque()
+        self._progress: dict[MessageQueue, _Progress] = {}
+        self._polling = asyncio.Lock()
+        self._committing: asyncio.Task[None] | None = None
+        subscribe(consumer, destination)
+        if not self._delivery.broadcast:
+            consumer.subscribe(retry_topic(consumer.group))
+
+    @property
+    def state(self) -> BindingState:
+        """Running, paused or stopped."""
+        return self._state
+
+    async def start(self) -> None:
+        """Join the group; messages wait to be polled from now on."""
+        await self.consumer.start()
+        self._committing = asyncio.create_task(self._commit_regularly(), name=f"commit of {self._binding}")
+        self._state = BindingState.RUNNING
+
+    async def pause(self) -> None:
+        """Give no messages until `resume`."""
+        self.consumer.pause(self.consumer.assigned)
+        self._state = BindingState.PAUSED
+
+    async def resume(self) -> None:
+        """Give messages again."""
+        self.consumer.resume(self.consumer.paused)
+        self._state = BindingState.RUNNING
+
+    async def stop(self, timeout: float) -> None:
+        """Commit what is settled, and leave the group."""
+        if self._state is BindingState.STOPPED:
+            return
+        self._state = BindingState.STOPPED
+        if self._committing is not None:
+            await cancel([self._committing])
+        await self._commit()
+        await self.consumer.shutdown()
+        if self._forget_group is not None:
+            await self._forget_group()
+
+    async def poll(self) -> PolledMessage | None:
+        """The next message; waits for one as long as `pull.poll-timeout-millis` says."""
+        if not self._waiting:
+            async with self._polling:
+                if not self._waiting and self._state is BindingState.RUNNING:
+                    self._take_in(await self.consumer.poll())
+        while self._waiting:
+            message = self._waiting.popleft()
+            queue = _queue_of(message)
+            if queue in self.consumer.assigned:
+                return self._polled(queue, message)
+        return None
+
+    def _take_in(self, messages: list[MessageExt]) -> None:
+        for message in messages:
+            self._progress.setdefault(_queue_of(message), _Progress()).begin(message.queue_offset)
+        self._waiting.extend(messages)
+
+    def _polled(self, queue: MessageQueue, message: MessageExt) -> PolledMessage:
+        message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+        settle = partial(self._settle, queue, message)
+        return PolledMessage(to_framework(message), message.reconsume_times, settle)
+
+    async def _settle(self, queue: MessageQueue, message: MessageExt, settlement: Settlement) -> None:
+        if self._state is BindingState.STOPPED:
+            return
+        try:
+            await self._carry_out(message, settlement)
+        except RemotingError as error:
+            log.warning(
+                "Binding %r: message %s could not be sent back and is polled again: %s",
+                self._binding,
+                message.msg_id,
+                error,
+            )
+            message.topic = queue.topic
+            message.reconsume_times += 1
+            self._waiting.append(message)
+            return
+        self._progress[queue].settle(message.queue_offset)
+
+    async def _carry_out(self, message: MessageExt, settlement: Settlement) -> None:
+        if isinstance(settlement, Accept):
+            return
+        level, cause = DEAD_LETTER, settlement.cause or ""
+        if isinstance(settlement, Retry):
+            level = retry_level(self._delivery, settlement)
+        elif isinstance(settlement, RejectMessage):
+            cause = settlement.cause or settlement.reason
+        await self.consumer.send_back(
+            message, level, max_reconsume_times=redelivery_limit(self._delivery), cause=cause or None
+        )
+
+    async def _commit_regularly(self) -> None:
+        interval = self.consumer.settings.persist_consumer_offset_interval.total_seconds()
+        while True:
+            await asyncio.sleep(interval)
+            await self._commit()
+
+    async def _commit(self) -> None:
+        """Commit how far the queues are settled; what a broker does not take is committed the next time."""
+        await self.consumer.commit({queue: each.position for queue, each in self._progress.items()})
+
+    def __repr__(self) -> str:
+        return f"<RocketPolledSource {self._binding!r} {self._state.value}>"
+
+
+def _queue_of(message: MessageExt) -> MessageQueue:
+    return MessageQueue(message.topic, message.broker_name, message.queue_id)
