@@ -38,6 +38,7 @@ _NAMES_OF = {
         "MessageTooLargeError",
         "NameServersUnreachableError",
         "QueueNotAssignedError",
+        "ReplyTimeoutError",
         "SendError",
         "SendRejectedError",
         "SendTimeoutError",

@@ -13,6 +13,7 @@ from rocket_client.errors import IllegalOffsetError as IllegalOffsetError
 from rocket_client.errors import MessageTooLargeError as MessageTooLargeError
 from rocket_client.errors import NameServersUnreachableError as NameServersUnreachableError
 from rocket_client.errors import QueueNotAssignedError as QueueNotAssignedError
+from rocket_client.errors import ReplyTimeoutError as ReplyTimeoutError
 from rocket_client.errors import SendError as SendError
 from rocket_client.errors import SendRejectedError as SendRejectedError
 from rocket_client.errors import SendTimeoutError as SendTimeoutError
@@ -91,6 +92,7 @@ __all__ = [
     "QueueNotAssignedError",
     "RebalanceListener",
     "Reject",
+    "ReplyTimeoutError",
     "RetryLater",
     "SendError",
     "SendRejectedError",

@@ -8,6 +8,7 @@
     221  GET_CONSUMER_STATUS_FROM_CLIENT   the offsets as this member knows them
     307  GET_CONSUMER_RUNNING_INFO         settings, subscriptions and process queues
     309  CONSUME_MESSAGE_DIRECTLY          hand this one message to the listener and tell what it said
+    326  PUSH_REPLY_MESSAGE_TO_CLIENT      take the reply to a request
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Protocol
 
+from rocket_client.request_reply import Replies
 from rocket_remoting.bodies import (
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
@@ -32,6 +34,7 @@ from rocket_remoting.headers import (
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
+    ReplyMessageRequestHeader,
     ResetOffsetRequestHeader,
 )
 from rocket_remoting.message import MessageExt, MessageQueue
@@ -80,11 +83,13 @@ class BrokerRequestsToClient:
         self,
         producers: Mapping[str, ProducerAnswers],
         consumers: Mapping[str, ConsumerAnswers],
+        replies: Replies,
         name_servers: Sequence[str],
         spawn: Callable[[Coroutine[object, object, None], str], asyncio.Task[None]],
     ) -> None:
         self._producers = producers
         self._consumers = consumers
+        self._replies = replies
         self._name_servers = name_servers
         self._spawn = spawn
         self._handlers = {
@@ -94,6 +99,7 @@ class BrokerRequestsToClient:
             int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT): self._consumer_status,
             int(RequestCode.GET_CONSUMER_RUNNING_INFO): self._running_info,
             int(RequestCode.CONSUME_MESSAGE_DIRECTLY): self._consume_directly,
+            int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT): self._take_reply,
         }
 
     def handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
@@ -115,6 +121,10 @@ class BrokerRequestsToClient:
             _LOG.info("%s asks for a transaction of group %r", connection.remote_address, group)
             return
         producer.check_transaction(connection, command.header(CheckTransactionStateRequestHeader), message)
+
+    def _take_reply(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        self._replies.take(command.header(ReplyMessageRequestHeader), bytes(command.body))
+        return RemotingCommand.response(command)
 
     def _notify_consumer_ids_changed(self, connection: Connection, command: RemotingCommand) -> None:
         group = command.header(NotifyConsumerIdsChangedRequestHeader).consumer_group

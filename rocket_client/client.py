@@ -21,6 +21,7 @@ from rocket_client.broker_requests import BrokerRequests
 from rocket_client.connections import Connections
 from rocket_client.errors import BrokerNotFoundError, GroupInUseError
 from rocket_client.name_servers import NameServers
+from rocket_client.request_reply import Replies
 from rocket_client.routes import RouteTable, vip_address
 from rocket_client.settings import ClientSettings
 from rocket_remoting.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
@@ -69,6 +70,7 @@ class RocketClient:
         self.unique_ids = UniqueIdGenerator(clock=clock)
         self.producers: dict[str, ProducerMember] = {}
         self.consumers: dict[str, ConsumerMember] = {}
+        self.replies = Replies()
         self.admins = 0
         self.started_at_ms = clock.now_ms()
         self._timeout = settings.request_timeout.total_seconds()
@@ -78,7 +80,7 @@ class RocketClient:
         connect_timeout = settings.connect_timeout.total_seconds()
         self._name_server_connections = Connections(transport, None, connect_timeout)
         answers = BrokerRequestsToClient(
-            self.producers, self.consumers, settings.name_server_addresses, self.spawn
+            self.producers, self.consumers, self.replies, settings.name_server_addresses, self.spawn
         )
         self.brokers = Connections(transport, answers.handle, connect_timeout, self._introduce)
         self.name_servers = NameServers(

@@ -13,6 +13,7 @@
         ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
         ├── QueueNotAssignedError   .queue      the queue is not among the consumer's
         ├── IllegalOffsetError      .queue .offset  the queue has no such offset
+        ├── ReplyTimeoutError       .topic .correlation_id  no reply to a request came in time
         └── SendError               .topic .brokers .attempts .causes
             ├── SendRejectedError   .code .remark   the broker refused, with a code that is not worth a retry
             └── SendTimeoutError    .timeout        the time for the whole send ran out; it may be stored
@@ -115,6 +116,16 @@ class IllegalOffsetError(ClientError):
         super().__init__(f"{queue} has no offset {offset}: its messages are at {least} to {most - 1}")
         self.queue = queue
         self.offset = offset
+
+
+class ReplyTimeoutError(ClientError):
+    """A request was sent, and no reply came in time; it may have been consumed all the same."""
+
+    def __init__(self, topic: str, correlation_id: str, timeout: float) -> None:
+        super().__init__(f"no reply to request {correlation_id} on topic {topic!r} in {timeout:g} s")
+        self.topic = topic
+        self.correlation_id = correlation_id
+        self.timeout = timeout
 
 
 class SendError(ClientError):

@@ -6,6 +6,7 @@
     send_async    a future; 1 + `retry_times_when_send_async_failed` attempts (3), if connections fail
     send_oneway   written to the connection; nobody learns what became of it
     send_batch    several messages of a topic in one request
+    request       awaits the message that a consumer sends back; `reply` is how
 
 Which failures are tried again, and where, stands in `sending`.
 """
@@ -15,14 +16,16 @@ import logging
 from collections.abc import Collection, Sequence
 
 from rocket_client import shared_clients
-from rocket_client.errors import IllegalMessageError
+from rocket_client.errors import IllegalMessageError, ReplyTimeoutError
 from rocket_client.group_member import GroupMember
 from rocket_client.outgoing import OutgoingMessages
+from rocket_client.request_reply import reply_to
 from rocket_client.selectors import MessageQueueSelector
 from rocket_client.send_result import SendResult
 from rocket_client.sending import ChooseQueue, Sender
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.clock import Clock
+from rocket_remoting.codes import RequestCode
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import CheckTransactionStateRequestHeader
 from rocket_remoting.message import Message, MessageExt, MessageQueue
@@ -187,6 +190,63 @@ class Producer(GroupMember[ProducerSettings]):
         outgoing = self._outgoing.message(message)
         choose = choice(message, queue, selector, argument)
         await self._sender.send_oneway(outgoing, choose, self._timeout)
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: MessageQueueSelector | None = None,
+        argument: object = None,
+        timeout: float | None = None,
+    ) -> MessageExt:
+        """The reply of whoever consumed the message.
+
+        Args:
+            message: What to ask.
+            queue: Where to, instead of round robin.
+            selector: Chooses the queue.
+            argument: The selector's third argument.
+            timeout: Seconds until the reply; `send_timeout` unless given.
+
+        Raises:
+            IllegalMessageError: The message cannot be sent as it is.
+            ReplyTimeoutError: It was sent, and no reply came in time.
+            SendError: No broker took it.
+        """
+        self._life.require_running()
+        limit = self._timeout if timeout is None else timeout
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit
+        asked = Message(message.topic, message.body, properties=dict(message.properties), flag=message.flag)
+        correlation_id, reply = self._client.replies.expect(asked, self._client.client_id, limit)
+        try:
+            await self.send(asked, queue=queue, selector=selector, argument=argument, timeout=limit)
+            async with asyncio.timeout_at(deadline):
+                return await reply
+        except TimeoutError as error:
+            raise ReplyTimeoutError(message.topic, correlation_id, limit) from error
+        finally:
+            self._client.replies.forget(correlation_id)
+
+    async def reply(
+        self, request: MessageExt, body: bytes, *, properties: dict[str, str] | None = None
+    ) -> SendResult:
+        """The broker gave the reply to the client that sent the request.
+
+        Args:
+            request: The message that was consumed.
+            body: The answer; not empty.
+            properties: Further properties of the reply.
+
+        Raises:
+            IllegalMessageError: The message is no request.
+            SendError: The client that asked is gone, or no broker could be reached.
+        """
+        self._life.require_running()
+        outgoing = self._outgoing.message(reply_to(request, body, properties or {}))
+        outgoing = outgoing._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2)
+        return await self._sender.send(outgoing, None, self._timeout, waits=True)
 
     async def cancel_delivery(self, message: Message, sent: SendResult) -> SendResult:
         """The broker was told not to deliver a message whose `deliver_at_ms` is still to come.
