@@ -7,6 +7,7 @@ from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.processors.cleaning import CleaningProcessor
 from rocket_broker.processors.clients import ClientsProcessor
 from rocket_broker.processors.deduplicated import DeduplicatedSends
 from rocket_broker.processors.destinations import Destinations
@@ -151,6 +152,7 @@ class RequestHandlers:
             delays=delays,
             statistics=statistics,
         )
+        self._cleaning = cleaning = CleaningProcessor(settings=settings, store=store, clock=clock)
         self.table: dict[int, Handler] = {
             Code.SEND_MESSAGE: sending.send,
             Code.SEND_MESSAGE_V2: sending.send,
@@ -217,6 +219,8 @@ class RequestHandlers:
             Code.GET_BROKER_RUNTIME_INFO: runtime.info,
             Code.GET_ALL_CONSUMER_OFFSET: runtime.consumer_offsets,
             Code.GET_ALL_DELAY_OFFSET: runtime.delay_offsets,
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.delete_expired,
+            Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,
             Code.GET_BROKER_CONFIG: lambda _, command: answer_settings(settings, command),
             Code.UPDATE_BROKER_CONFIG: lambda who, command: answer_settings_update(settings, who, command),
         }
@@ -226,6 +230,7 @@ class RequestHandlers:
         await self._sending.stop()
         await self._relay.stop()
         await self._replies.stop()
+        await self._cleaning.stop()
 
 
 def _host(connection: Connection) -> Host:

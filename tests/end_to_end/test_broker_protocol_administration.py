@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from typing import Any
 
 import pytest
@@ -293,6 +294,27 @@ def test_who_consumes_a_topic_and_what_a_group_consumes() -> None:
         assert topics.topic_list == {"orders"}
 
     with_broker(scene)
+
+
+@pytest.mark.parametrize("code", [Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG])
+def test_old_messages_are_deleted_on_request(code: Code) -> None:
+    """Those in files written longer ago than they are kept; queues begin behind them."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for _ in range(10):
+            await client.send(body=bytes(1000))
+        oldest = min((embedded.store_path / "commitlog").iterdir())
+        os.utime(oldest, (0, 0))
+        await client.ask_ok(code)
+        await client.ask_ok(code)
+        while oldest.exists():  # noqa: ASYNC110 - files are deleted in a thread
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(1)
+        pulled = await client.pull(offset=0)
+        assert pulled.code == ResponseCode.PULL_OFFSET_MOVED
+        assert 0 < pulled.header.min_offset < 10
+
+    with_broker(scene, mappedFileSizeCommitLog="4096", deleteWhen="4")
 
 
 def test_a_group_s_subscription_is_told() -> None:
