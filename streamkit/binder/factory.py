@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pydantic import BaseModel
 
@@ -13,7 +13,6 @@ from streamkit.binder.batch_receiving import BatchMessageReceiver
 from streamkit.binder.binder import (
     Binder,
     ConsumerDestination,
-    FailureListener,
     ProducerBinding,
     ProducerDestination,
     TransactionalProducerBinding,
@@ -25,16 +24,15 @@ from streamkit.binder.delivery import Delivery, ExtendedProducerProperties
 from streamkit.binder.error_channels import (
     ErrorChannels,
     ErrorFunction,
-    consumer_error_channel,
-    producer_error_channel,
 )
+from streamkit.binder.error_handling import ErrorHandling
 from streamkit.binder.header_modes import reading_in, writing_in
 from streamkit.binder.local_transactions import LocalTransactions, TransactionHandlers
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.binder.partitioners import ASKED_BY, partitioner_of
 from streamkit.binder.permits import Permits
 from streamkit.binder.polled import PolledReceiver
-from streamkit.binder.receiving import ErrorHandler, MessageReceiver
+from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.registry import BinderRegistry
 from streamkit.binder.retryable import exception_classes
 from streamkit.binder.sending import SendingHandler, Writer, write_native
@@ -51,16 +49,13 @@ from streamkit.config.settings import (
 from streamkit.config.shape import Location
 from streamkit.config.validation import Bound
 from streamkit.errors import (
-    BinderError,
     ConfigurationError,
     ConfigurationErrors,
     MessageConversionError,
-    MessageDeliveryError,
     UnsupportedCapability,
 )
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.converter import CompositeMessageConverter
-from streamkit.messaging.message import ErrorMessage, Message
 
 __all__ = ["BindingFactory", "NewDestination"]
 
@@ -165,11 +160,10 @@ class BindingFactory:
         self._environment = environment
         self._registry = registry
         self._converter = converter
-        self._error_channels = error_channels
+        self._errors = ErrorHandling(error_channels)
         self._named = named
         self._retry_policy = retry_policy
         self._customizers = customizers or Customizers()
-        self._error_functions: dict[str, ErrorFunction] = {}
         self.transactions = LocalTransactions(named)
 
     def find_error_handlers(self, prepare: Callable[[Callable[..., object]], ErrorFunction]) -> None:
@@ -188,7 +182,7 @@ class BindingFactory:
             name = str(value)
             try:
                 function = self._named.find(name, "a function of an ErrorMessage", _callable)
-                self._error_functions[name] = prepare(function)
+                self._errors.functions[name] = prepare(function)
             except (LookupError, ConfigurationError) as error:
                 wrong.append(located(value, error))
         if wrong:
@@ -249,7 +243,7 @@ class BindingFactory:
             configure(new)
             properties, extended = new.properties, replace(extended, value=new.extended)
         topic = properties.destination or name
-        report = self._sending_failed(name, topic, self._error_function(properties))
+        report = self._errors.of_producer(name, topic, properties)
         destination = ProducerDestination(
             topic,
             name,
@@ -260,7 +254,7 @@ class BindingFactory:
         )
         with self._located(name):
             chosen.check_producer(destination)
-            partitioner = partitioner_of(properties.producer, self._named)
+            partitioner = partitioner_of(properties.producer, self._named, extended.value.message_selector)
         write = self._writer(name, properties)
         handlers = self._transaction_handlers(topic, chosen, extended)
         if handlers is not None:
@@ -341,7 +335,7 @@ class BindingFactory:
                 delivery,
                 policy,
                 permits=permits,
-                on_error=self._handling_failed(binder, topic, properties),
+                on_error=self._errors.of_consumer(binder, topic, properties),
                 manual=manual,
             )
             with self._located(name):
@@ -425,37 +419,6 @@ class BindingFactory:
             return writing_in(properties.producer.header_mode, write)
         except MessageConversionError as error:
             raise located(self._origin(name, "content_type"), error) from error
-
-    def _error_function(self, properties: BindingProperties) -> ErrorFunction | None:
-        definition = properties.error_handler_definition
-        # One that was not found is told already, and the application does not start.
-        return None if definition is None else self._error_functions.get(definition)
-
-    def _handling_failed(self, binder: Binder, topic: str, properties: BindingProperties) -> ErrorHandler:
-        handler = self._error_function(properties)
-        group = properties.group or None
-        channel = consumer_error_channel(topic, group)
-        if not binder.multiplexes:
-            return lambda error: self._error_channels.publish(channel, error, handler)
-
-        async def report(error: ErrorMessage) -> bool:
-            origin = binder.origin_of(cast("Message[bytes]", error.original_message))
-            return await self._error_channels.publish(
-                channel if origin is None else consumer_error_channel(origin, group), error, handler
-            )
-
-        return report
-
-    def _sending_failed(self, binding: str, topic: str, handler: ErrorFunction | None) -> FailureListener:
-        channel = producer_error_channel(topic)
-
-        async def report(message: Message[bytes], error: BinderError) -> None:
-            payload = MessageDeliveryError(f"binding {binding!r} could not send: {error}", message)
-            payload.__cause__ = error
-            failure = ErrorMessage(payload, message.headers.user_values(), original_message=message)
-            await self._error_channels.report(channel, failure, handler)
-
-        return report
 
     def _origins_of(self, name: str) -> dict[Location, Value]:
         """Where the settings of one binding come from, by their place below the binding."""

@@ -37,7 +37,6 @@ __all__ = ["PolledReceiver"]
 log = logging.getLogger(__name__)
 
 
-
 class PolledReceiver(MessageReceiver):
     """Polls one destination of a binding, and says what becomes of each message."""
 
