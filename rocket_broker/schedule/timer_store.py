@@ -62,10 +62,12 @@ class TimerStore:
         """
         progress = self._checkpoint.load() or TimerProgress()
         self.queue_offset = progress.queue_offset
-        self.moment = self.floor(progress.moment or now_ms)
-        self._wheel.load()
+        has_wheel = self._wheel.load()
         newest = self._log.load(progress.log_end)
-        if self._wheel_is_doubtful():
+        # Killed before the first checkpoint: nothing is over that was to come since the first timer was put.
+        since = progress.moment or min((unit.written_ms for _, unit in newest), default=now_ms)
+        self.moment = self.floor(since)
+        if (not has_wheel and self._log.end > self._log.first) or self._wheel_is_doubtful():
             self._rebuild()
         else:
             for at, unit in newest:

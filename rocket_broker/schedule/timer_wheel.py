@@ -57,15 +57,15 @@ class TimerWheel:
         self._used = bytearray(self._pages)  # 1: the page has room on the disk, and perhaps timers
         self._exists = False
 
-    def load(self) -> None:
-        """Open the file if there is one.
+    def load(self) -> bool:
+        """Open the file, and return whether there is one.
 
         Raises:
             StoreCorrupt: It is not as long as every wheel is.
         """
         size = self._maps.file_system.size(self.path)
         if not size:
-            return
+            return False
         if size != self._size:
             raise StoreCorrupt(self.path, size, f"a timer wheel has {self._size} bytes")
         self._exists = True
@@ -75,6 +75,7 @@ class TimerWheel:
                 page = chunk[position : position + PAGE_SIZE]
                 if page.count(0) != len(page):
                     self._use((start + position) // PAGE_SIZE)
+        return True
 
     def get(self, moment: int) -> Slot | None:
         """Return the timers of a moment, None if there are none."""
