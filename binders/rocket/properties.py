@@ -425,9 +425,8 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
     transaction_listener: str | None = None
     """The name of the registered transaction listener, in place of the one of the group."""
     send_call_back: Annotated[str | None, Rejected("subscribe to the binding's error channel instead")] = None
-    message_queue_selector: Annotated[
-        str | None, Rejected("use partition-selector-name or partition-key-expression instead")
-    ] = None
+    message_queue_selector: str | None = None
+    """The name of a registered function that chooses a queue: of the message and the number of queues."""
     persist_consumer_offset_interval: Annotated[
         PositiveMilliseconds | None, Accepted("a producer has no offsets")
     ] = None
@@ -446,6 +445,11 @@ class RocketProducerProperties(ExtendedProducerProperties, _BindingProperties):
         if not self.transactional and self.producer_type is ProducerType.NORMAL:
             return None
         return TransactionTerms(self.group, self.transaction_listener, ("transactional", "producer-type"))
+
+    @property
+    def message_selector(self) -> str | None:
+        """`message-queue-selector`."""
+        return self.message_queue_selector
 
     @property
     def effective_send_type(self) -> SendType:

@@ -174,6 +174,11 @@ class ExtendedProducerProperties(BaseModel):
         """Return what these settings say of transactions, or ``None`` where messages are sent without."""
         return None
 
+    @property
+    def message_selector(self) -> str | None:
+        """The name of what chooses a message's partition by looking at the whole message; it needs no key."""
+        return None
+
     def requirements(self) -> Iterable[Requirement]:
         """Return what these settings ask of the binder."""
         terms = self.transaction()

@@ -6,6 +6,8 @@
     partition-key-expression           where there is none, or it returns None
     partition-selector-expression      of the key
     partition-selector-name            a registered function of key and count, or an object with select_partition
+
+A binder's own settings may name a function of the message and the count instead (RocketMQ's message-queue-selector).
 """
 
 from collections.abc import Callable
@@ -27,12 +29,21 @@ ASKED_BY = ("producer.partition-key-expression", "producer.partition-key-extract
 T = TypeVar("T")
 
 
-def partitioner_of(properties: ProducerProperties, named: NamedObjects) -> Partitioner | None:
+def partitioner_of(
+    properties: ProducerProperties, named: NamedObjects, message_selector: str | None = None
+) -> Partitioner | None:
     """Return what chooses partitions, or None for a binding that is not partitioned.
+
+    Args:
+        properties: The settings.
+        named: What they name.
+        message_selector: The name, from the binder's own settings, of what needs no key: it wins over them.
 
     Raises:
         ConfigurationError: Its ``key`` is the setting, below the binding, that is to blame.
     """
+    if message_selector is not None:
+        return Partitioner(_itself, _of_messages(message_selector, named))
     extract = _named(
         "partition_key_extractor_name",
         properties.partition_key_extractor_name,
@@ -52,6 +63,18 @@ def partitioner_of(properties: ProducerProperties, named: NamedObjects) -> Parti
     if chosen is not None:
         selector = _by_expression(chosen)
     return Partitioner(_first(extract, expression), selector or partition_of)
+
+
+def _itself(message: Message[object]) -> object:
+    """The message, for selectors that need no key."""
+    return message
+
+
+def _of_messages(name: str, named: NamedObjects) -> PartitionSelector:
+    try:
+        return named.find(name, "a function of the message and the number of queues", _selector)
+    except LookupError as error:
+        raise ConfigurationError(f"message-queue-selector={name}: {error}") from error
 
 
 def _named(

@@ -6,8 +6,18 @@ from itertools import pairwise
 
 import pytest
 
+from binders.inmemory.binder import InMemoryBinder
 from streamkit.application import StreamApplication
-from streamkit.binder.binder import ConsumerDestination
+from streamkit.binder.binder import Binder, BinderContext, ConsumerDestination
+from streamkit.binder.delivery import (
+    ConsumerModel,
+    ExtendedConsumerProperties,
+    ExtendedProducerProperties,
+    ProducerModel,
+)
+from streamkit.binder.plugin import hookimpl
+from streamkit.errors import ConfigurationError
+from streamkit.messaging.headers import PARTITION
 from streamkit.messaging.message import Message
 
 MakeApplication = Callable[..., StreamApplication]
@@ -122,3 +132,62 @@ def test_binders_are_told_which_instance_this_is(make_app: MakeApplication) -> N
     with app.test():
         pass
     assert told == {"a": (3, 5), "b": (7, 9)}
+
+
+def test_a_named_function_chooses_the_queue_of_each_message(make_app: MakeApplication) -> None:
+    """rocketmq….producer.message-queue-selector: of the whole message, no key needed."""
+    settings = {"output-bindings": "out", "rocketmq.bindings.out.producer.messageQueueSelector": "byTag"}
+    app = make_app(**settings)
+
+    @app.named("byTag")
+    def by_tag(message: Message[object], count: int) -> int:
+        return ("a", "b", "c").index(str(message.headers["tag"])) + count
+
+    with app.test() as test:
+        for tag in "abca":
+            app.bridge.send("out", Message(tag, {"tag": tag}))
+        sent = test.output("out").receive_all()
+        assert [message.headers[PARTITION] for message in sent] == [0, 1, 2, 0]
+    with (
+        pytest.raises(ConfigurationError, match=r"message-queue-selector=byTag: .*byTag"),
+        make_app(**settings).test(),
+    ):
+        pass
+
+
+def test_secrets_among_a_binding_s_settings_are_shown_to_nobody(make_app: MakeApplication) -> None:
+    """What a setting's name calls a key, a token or a password: neither the controller nor the endpoints tell it."""
+
+    class Secretive(ExtendedConsumerProperties):
+        """A binder's settings."""
+
+        access_key: str | None = None
+        region: str | None = None
+
+    class Plugin:
+        """The hooks of a binder type with secrets."""
+
+        @hookimpl
+        def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+            """One in memory, which stands in for this type."""
+            return InMemoryBinder(name, context)
+
+        @hookimpl
+        def streamkit_extended_models(self, type: str) -> tuple[ConsumerModel, ProducerModel]:  # noqa: A002
+            """Its models."""
+            return Secretive, ExtendedProducerProperties
+
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            "spring.cloud.stream.default-binder": "vault",
+            "spring.cloud.stream.inmemory.binder.stands-in-for": "vault",
+            "spring.cloud.stream.input-bindings": "in",
+            "spring.cloud.stream.vault.bindings.in.consumer.access-key": "hush",
+            "spring.cloud.stream.vault.bindings.in.consumer.region": "eu",
+        },
+        binder_plugins={"vault": Plugin()},
+    )
+    with app:
+        told = app.controller.query_state("in").settings
+    assert (told["access-key"], told["region"]) == ("******", "eu")
