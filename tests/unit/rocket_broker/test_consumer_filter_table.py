@@ -1,0 +1,106 @@
+"""What groups filter by: whose word counts, and that the file is Apache's."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.filter.bloom import murmur3
+from rocket_broker.filter.consumer_filter_table import MOST_COMPILED, ConsumerFilterTable
+from rocket_remoting.bodies import SubscriptionData
+from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
+
+WRITTEN_BY_APACHE = {
+    "filterDataByTopic": {
+        "letters": {
+            "groupFilterData": {
+                "readers": {
+                    "bloomFilterData": {"bitNum": 112, "bitPos": [30, 39, 48]},
+                    "bornTime": 1795264238416,
+                    "clientVersion": 7,
+                    "consumerGroup": "readers",
+                    "dead": True,
+                    "deadTime": 1795264238670,
+                    "expression": "b = 'x'",
+                    "expressionType": "SQL92",
+                    "topic": "letters",
+                }
+            },
+            "topic": "letters",
+        }
+    }
+}
+
+
+def told(expression: str, *, topic: str = "letters", version: int = 1) -> SubscriptionData:
+    return SubscriptionData(topic=topic, sub_string=expression, sub_version=version, expression_type="SQL92")
+
+
+def table(path: Path) -> ConsumerFilterTable:
+    return ConsumerFilterTable(settings(path), FixedClock())
+
+
+def expression(filters: ConsumerFilterTable, group: str, topic: str = "letters") -> str | None:
+    """Return the text of the group's filter."""
+    found = filters.get(group, topic)
+    return found[1].text if found is not None else None
+
+
+def test_apache_s_file_is_read_and_written_alike(tmp_path: Path) -> None:
+    """The bits of its Bloom filter included, without which it would drop the file."""
+    path = tmp_path / "config" / "consumerFilter.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(WRITTEN_BY_APACHE))
+    filters = table(tmp_path)
+    filters.load()
+    assert expression(filters, "readers") == "b = 'x'"
+    filters.register("others", [told("b = 'x'")])
+    filters.register("readers", [told("b = 'x'", version=8)])
+    filters.save()
+    written = json.loads(path.read_text())["filterDataByTopic"]["letters"]
+    theirs = WRITTEN_BY_APACHE["filterDataByTopic"]["letters"]["groupFilterData"]["readers"]
+    ours = written["groupFilterData"]["readers"]
+    assert written["topic"] == "letters"
+    assert ours == {key: value for key, value in theirs.items() if key not in ("dead", "deadTime")} | {
+        "clientVersion": 8
+    }
+    assert set(written["groupFilterData"]) == {"readers", "others"}
+
+
+@pytest.mark.parametrize(("text", "expected"), [(b"", 0), (b"hello", 0xCBD8A7B341BD9B02)])
+def test_the_hash_is_murmur3(text: bytes, expected: int) -> None:
+    """As published."""
+    assert murmur3(text) == expected
+    assert murmur3(b"The quick brown fox jumps over the lazy dog") == 0xE34BBC7BBC071B6C
+
+
+def test_an_expression_that_became_wrong_is_no_filter_any_more(tmp_path: Path) -> None:
+    """Its group's pulls are told so, instead of getting what they wanted before."""
+    filters = table(tmp_path)
+    filters.register("g", [told("a = 1")])
+    filters.register("g", [told("a =", version=2)])
+    assert expression(filters, "g") is None
+
+
+def test_a_topic_that_is_no_more_filtered_is_dead_and_comes_back(tmp_path: Path) -> None:
+    """A subscription by tags is none by properties."""
+    filters = table(tmp_path)
+    filters.register("g", [told("a = 1")])
+    filters.register("g", [SubscriptionData(topic="letters", sub_string="*", sub_version=2)])
+    found = filters.get("g", "letters")
+    assert found is not None
+    assert found[0].is_dead
+    filters.register("g", [told("a = 1", version=3)])
+    assert not found[0].is_dead
+
+
+def test_one_heartbeat_has_only_so_much_compiled(tmp_path: Path) -> None:
+    """The loop is everybody's; the next heartbeat goes on."""
+    filters = table(tmp_path)
+    long = "a = '" + "x" * 8000 + "'"
+    subscriptions = [told(f"{long} OR b={n}", topic=f"t{n}") for n in range(8)]
+    filters.register("g", subscriptions)
+    first = sum(expression(filters, "g", f"t{n}") is not None for n in range(8))
+    assert 0 < first <= MOST_COMPILED // len(long) + 1 < 8
+    filters.register("g", subscriptions)
+    assert all(expression(filters, "g", f"t{n}") for n in range(8))
