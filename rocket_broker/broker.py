@@ -213,7 +213,7 @@ class Broker:
         undo.callback(self.pulls.stop)
         self.delays.start()
         undo.callback(self.delays.stop)
-        undo.callback(self.halves.commit_progress)
+        undo.push_async_callback(self.halves.commit_progress)
         checks = TransactionCheckService(
             settings=self.settings, clock=self.clock, halves=self.halves, producers=self.producers
         )

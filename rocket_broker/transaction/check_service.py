@@ -76,6 +76,7 @@ class TransactionCheckService:
         """Make one round: what is pending now and old enough is asked about, or put aside."""
         try:
             await self._check()
+            await self._halves.commit_progress()
         finally:
             for group, number in self._nobody.items():
                 _log.warning("no producer of group %s is there to be asked about %d messages", group, number)
@@ -85,12 +86,9 @@ class TransactionCheckService:
         halves, began = self._halves, self._clock.now_ms()
         end = halves.end
         while (offset := halves.pending.advance(end)) < end:
-            verdict = self._step(offset, end, began)
-            halves.commit_progress()
-            if verdict is not _Verdict.DONE:
+            if self._step(offset, end, began) is not _Verdict.DONE:
                 return
             await asyncio.sleep(0)
-        halves.commit_progress()
 
     def _step(self, offset: int, end: int, began: int) -> _Verdict:
         """Look at some half messages from a pending one on."""

@@ -71,6 +71,7 @@ class HalfMessages:
         self._topics = topics
         self._offsets = offsets
         self._clock = clock
+        self._progress = (0, 0)
 
     async def load(self) -> None:
         """Read which half messages have ended, from where the system group CID_RMQ_SYS_TRANS has come to."""
@@ -174,11 +175,19 @@ class HalfMessages:
         """Store a message that was put aside as a half message again."""
         return self._put(message, TRANS_HALF_TOPIC, HALF_QUEUE, message.properties).status
 
-    def commit_progress(self) -> None:
-        """Note how far both queues are done with, for the next start and for Apache's brokers."""
+    async def commit_progress(self) -> None:
+        """Note how far both queues are done with, for the next start and for Apache's brokers.
+
+        What took the half messages' places is on the disk before: a machine that dies must not pass them over.
+        """
         first = self.pending.advance(self.end)
-        self._offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, first)
-        self._offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, self.pending.op_offset)
+        op_offset = self.pending.op_offset
+        if (first, op_offset) != self._progress and await self._store.flush_to(
+            self._store.max_commit_log_offset
+        ):
+            self._progress = first, op_offset
+            self._offsets.commit(TRANSACTION_GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, first)
+            self._offsets.commit(TRANSACTION_GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, op_offset)
 
     # Inside
 
