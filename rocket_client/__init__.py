@@ -25,6 +25,8 @@ _NAMES_OF = {
         "AllocateMessageQueueStrategy",
         "ByConfig",
         "ConsistentHash",
+        "MachineRoom",
+        "MachineRoomNearby",
         "averagely",
         "averagely_by_circle",
     ),

@@ -2,6 +2,8 @@ from rocket_client.admin import Admin as Admin
 from rocket_client.allocation import AllocateMessageQueueStrategy as AllocateMessageQueueStrategy
 from rocket_client.allocation import ByConfig as ByConfig
 from rocket_client.allocation import ConsistentHash as ConsistentHash
+from rocket_client.allocation import MachineRoom as MachineRoom
+from rocket_client.allocation import MachineRoomNearby as MachineRoomNearby
 from rocket_client.allocation import averagely as averagely
 from rocket_client.allocation import averagely_by_circle as averagely_by_circle
 from rocket_client.errors import BrokerNotFoundError as BrokerNotFoundError
@@ -75,6 +77,8 @@ __all__ = [
     "LitePullConsumer",
     "LitePullConsumerSettings",
     "LocalTransactionState",
+    "MachineRoom",
+    "MachineRoomNearby",
     "MessageModel",
     "MessageQueueSelector",
     "MessageTooLargeError",

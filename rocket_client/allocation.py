@@ -8,7 +8,7 @@ This module does no I/O.
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import md5
 from typing import Protocol
 
@@ -61,6 +61,72 @@ class ByConfig:
         if queues and queues[0].topic not in self._topics:
             return averagely(group, client_id, queues, members)
         return [queue for queue in queues if queue in self._queues]
+
+
+class MachineRoom:
+    """The queues of brokers in certain rooms, shared averagely; a broker called ``hangzhou@broker-a`` is in one.
+
+    Queues of other brokers are nobody's: another group reads them.
+    """
+
+    def __init__(self, rooms: Collection[str]) -> None:
+        self._rooms = frozenset(rooms)
+
+    def __repr__(self) -> str:
+        return f"MachineRoom({sorted(self._rooms)})"
+
+    def __call__(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> list[MessageQueue]:
+        """The share of `client_id` in the queues of those rooms, a queue that is left over going to the first."""
+        here = [queue for queue in queues if self._is_here(queue)]
+        index, (size, rest) = members.index(client_id), divmod(len(here), len(members))
+        share = here[index * size : (index + 1) * size]
+        if rest > index:
+            share.append(here[size * len(members) + index])
+        return share
+
+    def _is_here(self, queue: MessageQueue) -> bool:
+        room, at, broker = queue.broker_name.partition("@")
+        return bool(at) and "@" not in broker and room in self._rooms
+
+
+class MachineRoomNearby:
+    """Members take the queues of brokers in their own room; those of rooms without members are shared by all.
+
+    Args:
+        inner: How the queues of a room are divided among its members, and the others among all.
+        room_of_broker: The room of a queue's broker.
+        room_of_client: The room of a member, by its client id; every member must come to the same.
+    """
+
+    def __init__(
+        self,
+        inner: AllocateMessageQueueStrategy,
+        room_of_broker: Callable[[MessageQueue], str],
+        room_of_client: Callable[[str], str],
+    ) -> None:
+        self._inner = inner
+        self._room_of_broker = room_of_broker
+        self._room_of_client = room_of_client
+
+    def __repr__(self) -> str:
+        return f"MachineRoomNearby({self._inner!r})"
+
+    def __call__(
+        self, group: str, client_id: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> list[MessageQueue]:
+        """The share of `client_id` in its own room, and in each room without members."""
+        by_room: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_room.setdefault(self._room_of_broker(queue), []).append(queue)
+        mine = self._room_of_client(client_id)
+        inhabited = {self._room_of_client(member) for member in members}
+        neighbours = [member for member in members if self._room_of_client(member) == mine]
+        share = self._inner(group, client_id, by_room.get(mine, []), neighbours)
+        for room in sorted(by_room.keys() - inhabited):
+            share += self._inner(group, client_id, by_room[room], members)
+        return share
 
 
 class ConsistentHash:

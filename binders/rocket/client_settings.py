@@ -1,6 +1,6 @@
 """What the binder's settings mean to the clients of `rocket_client`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypedDict
@@ -18,7 +18,12 @@ from rocket_client import (
     PushConsumerSettings,
     TransactionProducerSettings,
 )
-from rocket_client.allocation import AllocateMessageQueueStrategy, averagely, averagely_by_circle
+from rocket_client.allocation import (
+    AllocateMessageQueueStrategy,
+    ConsistentHash,
+    averagely,
+    averagely_by_circle,
+)
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, StartPosition
 
@@ -27,9 +32,10 @@ _START: Final = {
     StartPosition.EARLIEST: ConsumeFromWhere.FIRST_OFFSET,
     StartPosition.TIMESTAMP: ConsumeFromWhere.TIMESTAMP,
 }
-_ALLOCATE: Final = {
+_ALLOCATE: Final[Mapping[AllocateStrategy, AllocateMessageQueueStrategy]] = {
     AllocateStrategy.AVERAGELY: averagely,
     AllocateStrategy.AVERAGELY_BY_CIRCLE: averagely_by_circle,
+    AllocateStrategy.CONSISTENT_HASH: ConsistentHash(),
 }
 
 

@@ -109,6 +109,7 @@ class AllocateStrategy(Enum):
 
     AVERAGELY = "averagely"
     AVERAGELY_BY_CIRCLE = "averagely-by-circle"
+    CONSISTENT_HASH = "consistent-hash"
 
 
 _START: Final = {

@@ -18,7 +18,7 @@ from rocket_client.blocking.connection import BlockingConnection
 from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
 from rocket_client.blocking.ranges import QueueRange, RangePart
-from rocket_client.blocking.retrying import AWAY
+from rocket_client.blocking.retrying import AWAY, Patience
 from rocket_client.errors import (
     BrokerNotFoundError,
     ClientError,
@@ -39,6 +39,7 @@ __all__ = [
     "EncodedBatch",
     "MessageQueue",
     "NameServersUnreachableError",
+    "Patience",
     "ProducerSettings",
     "PullRequest",
     "PullResult",

@@ -87,13 +87,17 @@ class BlockingClient:
         """All topics the name server knows, the system's own among them."""
         return self._routes.topics()
 
-    def publish_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+    def publish_queues(self, topic: str, *, create: bool = True) -> tuple[MessageQueue, ...]:
         """The queues that can be written to; of a topic that is to be created, those it will have.
+
+        Args:
+            topic: The topic.
+            create: Whether a topic that does not exist counts, where brokers create topics.
 
         Raises:
             TopicNotFoundError: There is no such topic, and none is created.
         """
-        return self._routes.for_publishing(topic).publish_queues
+        return (self._routes.for_publishing(topic) if create else self._routes.route(topic)).publish_queues
 
     # Offsets
 

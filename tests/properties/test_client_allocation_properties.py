@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rocket_client.allocation import (
     AllocateMessageQueueStrategy,
     ConsistentHash,
+    MachineRoomNearby,
     averagely,
     averagely_by_circle,
 )
@@ -28,7 +29,10 @@ queue_lists = st.lists(st.integers(1, 16), min_size=1, max_size=4).map(_queues)
 member_lists = st.sets(st.text("abc0123@#", min_size=1, max_size=8), min_size=1, max_size=12).map(sorted)
 
 
-@pytest.mark.parametrize("strategy", [averagely, averagely_by_circle, ConsistentHash()])
+nearby = MachineRoomNearby(averagely, lambda queue: queue.broker_name[-1], lambda client: client[0])
+
+
+@pytest.mark.parametrize("strategy", [averagely, averagely_by_circle, ConsistentHash(), nearby])
 @given(queues=queue_lists, members=member_lists)
 def test_each_queue_has_exactly_one_owner(
     strategy: AllocateMessageQueueStrategy, queues: list[MessageQueue], members: list[str]

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from rocket_client.allocation import ByConfig, ConsistentHash, averagely, averagely_by_circle
+from rocket_client.allocation import (
+    ByConfig,
+    ConsistentHash,
+    MachineRoom,
+    MachineRoomNearby,
+    averagely,
+    averagely_by_circle,
+)
 from rocket_remoting.message import MessageQueue
 
 # What AllocateMessageQueueConsistentHash of 4.9.7 answers for eight queues and three members.
@@ -55,6 +62,28 @@ def test_by_config_shares_other_topics_averagely() -> None:
     strategy = ByConfig(queues(2))
     retries = queues(2, "%RETRY%g")
     assert ids(strategy("g", "b", retries, ["a", "b"])) == [1]
+
+
+def test_a_machine_room_shares_its_own_queues() -> None:
+    """As AllocateMessageQueueByMachineRoom: what is left over goes one by one to the first members."""
+    everything = [MessageQueue("orders", f"{room}@broker", number) for room in "xyz" for number in range(4)]
+    shares = [MachineRoom({"x", "y"})("g", name, everything, ["a", "b", "c"]) for name in "abc"]
+    names = [[f"{queue.broker_name[0]}{queue.queue_id}" for queue in share] for share in shares]
+    assert names == [["x0", "x1", "y2"], ["x2", "x3", "y3"], ["y0", "y1"]]
+    assert MachineRoom({"x"})("g", "a", queues(4), ["a"]) == []
+
+
+def test_members_nearby_take_the_queues_of_their_room() -> None:
+    """As AllocateMachineRoomNearby: rooms without members are everybody's."""
+    everything = [MessageQueue("orders", f"{room}@broker", number) for room in "xyz" for number in range(4)]
+    nearby = MachineRoomNearby(averagely, lambda queue: queue.broker_name[0], lambda client: client[0])
+    members = ["x1", "x2", "y1"]
+    shares = {name: nearby("g", name, everything, members) for name in members}
+    assert {name: [f"{q.broker_name[0]}{q.queue_id}" for q in share] for name, share in shares.items()} == {
+        "x1": ["x0", "x1", "z0", "z1"],
+        "x2": ["x2", "x3", "z2"],
+        "y1": ["y0", "y1", "y2", "y3", "z3"],
+    }
 
 
 def test_consistent_hash_is_javas_ring() -> None:
