@@ -1,0 +1,37 @@
+"""Requests and replies of our client, through Apache's own brokers."""
+
+import asyncio
+
+from rocket_client import (
+    Admin,
+    ClientSettings,
+    ConsumeContext,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    PushConsumerSettings,
+)
+from rocket_remoting import Message, MessageExt
+from tests.peer.apache import ApacheBroker
+
+
+def test_a_request_gets_its_reply(apache_broker: ApacheBroker) -> None:
+    """Whoever consumes it replies, and the broker gives the reply to who asked."""
+    address = apache_broker.name_server
+
+    async def main() -> None:
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+            await waiter.reply(messages[0], messages[0].body.upper())
+
+        async with Admin(ClientSettings(name_servers=address)) as admin:
+            await admin.create_topic("asked", 1)
+            await admin.await_topic("asked")
+        consumer = PushConsumer("asked-waiters", PushConsumerSettings(name_servers=address))
+        consumer.subscribe("asked")
+        consumer.listen_concurrently(listen)
+        settings = ProducerSettings(name_servers=address)
+        async with Producer("asked-w", settings) as waiter, consumer, Producer("asked-g", settings) as guest:
+            reply = await guest.request(Message("asked", b"coffee"), timeout=20)
+        assert reply.body == b"COFFEE"
+
+    asyncio.run(main())
