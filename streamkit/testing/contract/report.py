@@ -54,7 +54,12 @@ class ContractReport:
             cell = _outcome(report, environment)
             if cell is not None and issubclass(cls, BinderContract):
                 capabilities = sorted(each.value for each in environment.capabilities)
-                record = [environment.name, _sentence(item.name), cell, capabilities]
+                record = [
+                    environment.name,
+                    _sentence(getattr(item, "originalname", item.name)),
+                    cell,
+                    capabilities,
+                ]
                 report.user_properties.append((_RECORD, json.dumps(record)))
         return report
 
@@ -111,7 +116,7 @@ def _outcome(report: pytest.TestReport, environment: ContractEnvironment) -> str
 
 def _sentence(name: str) -> str:
     """A case's name in words, such as "The members of a group share its messages"."""
-    return name.removeprefix("test_").replace("_s_", "'s ").replace("_", " ").capitalize()
+    return re.sub(r"_s(?=_|$)", "'s", name.removeprefix("test_")).replace("_", " ").capitalize()
 
 
 def sections() -> Iterator[tuple[str, list[str]]]:
