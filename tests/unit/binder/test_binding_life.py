@@ -14,6 +14,7 @@ from streamkit.binder.binder import (
     BindingState,
     ConsumerBinding,
     ConsumerDestination,
+    HealthStatus,
     ProducerBinding,
     ProducerDestination,
     Receiver,
@@ -237,6 +238,28 @@ def test_a_binding_that_was_stopped_is_not_tried_again(name: str, other: str) ->
         await asyncio.sleep(100)
         states = {binding.name: binding.state for binding in stage.app.bindings.values()}
         assert states == {name: BindingState.STOPPED, other: BindingState.RUNNING}
+
+    stage.run(main)
+
+
+def test_health_tells_what_is_tried_again_what_is_given_up_and_when_it_is_well_again() -> None:
+    """A binding stopped by hand is as it should be; one that cannot be bound is not."""
+    stage = Stage(lambda now: away_until_45(now) or BinderError("no such topic"), binding_retry_interval="30")
+
+    async def bindings() -> tuple[HealthStatus, str]:
+        found = (await stage.app.health()).components["bindings"]
+        return found.status, found.details["out"]
+
+    async def main() -> None:
+        assert await bindings() == (HealthStatus.DOWN, "cannot be bound: is tried again")
+        await asyncio.sleep(100)
+        assert await bindings() == (HealthStatus.DOWN, "cannot be bound: no such topic")
+        stage.plugin.binder.trouble = lambda now: None
+        for name in ("in", "out"):
+            await stage.app.controller.change_state(name, "STARTED")
+        assert await bindings() == (HealthStatus.UP, "running")
+        await stage.app.controller.change_state("out", "STOPPED")
+        assert await bindings() == (HealthStatus.UP, "stopped")
 
     stage.run(main)
 
