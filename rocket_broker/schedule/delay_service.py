@@ -4,8 +4,9 @@ For each level there is one queue of the schedule topic and one offset: everythi
 delivered. All messages of a level wait equally long, so only the head needs to be looked at. A level waits on
 one timer for its head, or, when its queue is empty, for the arrival of a message: nothing polls.
 
-The offsets are kept in Apache's ``delayOffset.json``, written every ten seconds and at the end. A killed
-broker delivers again what it delivered since: delivery is at least once.
+The offsets are kept in Apache's ``delayOffset.json``, written every ten seconds and at the end, always after
+what they say was delivered is on the disk. A killed broker delivers again what it delivered since: delivery is
+at least once.
 """
 
 import asyncio
@@ -76,6 +77,7 @@ class DelayService:
         self._flush_seconds = flush_interval_ms / 1000
         self._timers: dict[int, asyncio.Handle] = {}
         self._flush_timer: asyncio.TimerHandle | None = None
+        self._saving: asyncio.Task[None] | None = None
         self._saved: dict[int, int] = {}
 
     def load(self) -> None:
@@ -121,18 +123,18 @@ class DelayService:
         if self._flush_timer is not None:
             self._flush_timer.cancel()
             self._flush_timer = None
+        if self._saving is not None:
+            self._saving.cancel()
         self.save()
 
     def save(self) -> None:
         """Write ``delayOffset.json`` if anything was delivered since it was last written."""
         if self.offsets != self._saved:
-            self._file.write(self.encode())
-            self._saved = dict(self.offsets)
+            self._write(self.offsets)
 
     def encode(self) -> bytes:
         """Return the content of ``delayOffset.json``."""
-        reached = {level: offset for level, offset in self.offsets.items() if offset}
-        return msgspec.json.encode(_Stored(offset_table=reached))
+        return _encoded(self.offsets)
 
     def backlog(self) -> Mapping[int, tuple[int, int]]:
         """Return the levels that were ever used, with the offset delivered to and the queue's end."""
@@ -148,10 +150,21 @@ class DelayService:
 
     def _flush(self) -> None:
         self._flush_timer = asyncio.get_running_loop().call_later(self._flush_seconds, self._flush)
+        if self.offsets != self._saved and (self._saving is None or self._saving.done()):
+            self._saving = asyncio.create_task(self._save_what_is_on_the_disk(), name="delay offsets")
+
+    async def _save_what_is_on_the_disk(self) -> None:
+        """Write the offsets when what they say was delivered is on the disk: it must not be passed over."""
+        offsets, delivered = dict(self.offsets), self._store.max_commit_log_offset
         try:
-            self.save()
+            if await self._store.flush_to(delivered):
+                self._write(offsets)
         except OSError as e:
             _log.error("delay offsets could not be written, trying again: %s", e)
+
+    def _write(self, offsets: Mapping[int, int]) -> None:
+        self._file.write(_encoded(offsets))
+        self._saved = dict(offsets)
 
     def _run(self, level: int) -> None:
         """Deliver what is due of the level, and set the timer for what is not."""
@@ -235,3 +248,8 @@ class DelayService:
             )
             return True
         return result.status is PutStatus.OK
+
+
+def _encoded(offsets: Mapping[int, int]) -> bytes:
+    reached = {level: offset for level, offset in offsets.items() if offset}
+    return msgspec.json.encode(_Stored(offset_table=reached))

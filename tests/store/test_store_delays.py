@@ -1,0 +1,68 @@
+"""Delayed messages by level when the machine dies."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from rocket_broker.message_writer import MessageWriter
+from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.store import MessageStore
+from rocket_remoting.topics import SCHEDULE_TOPIC
+from streamkit.testing.virtual_time import VirtualTime
+from tests.store.disk import Disk, bodies, message
+from tests.store.faulty_file_system import FaultyFileSystem
+
+LEVELS = DelayLevels("1s 5s")
+
+
+def service_of(disk: Disk, store: MessageStore, offsets: Path) -> DelayService:
+    """Return the service of a store, its offsets in a file that the machine's death leaves as it is."""
+    service = DelayService(
+        levels=LEVELS,
+        store=store,
+        writer=MessageWriter(store, LEVELS, disk.clock, ("127.0.0.1", 10911)),
+        clock=disk.clock,
+        path=offsets,
+        flush_interval_ms=2_000,
+    )
+    service.load()
+    return service
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_offsets_pass_over_nothing_that_is_lost(tmp_path: Path, seed: int) -> None:
+    """Whatever of the delivered messages never reached the disk is delivered again."""
+
+    async def delivers(disk: Disk) -> tuple[Disk, bytes]:
+        store = disk.open(flush_commit_log_thorough_interval=10_000_000, flush_commit_log_least_pages=1_000)
+        for number in range(10):
+            properties = {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+            due = disk.clock.now_ms() + 1_000
+            store.put(message(SCHEDULE_TOPIC, body=b"%d" % number, properties=properties, tags_code=due))
+        store.flush()
+        await store.start()
+        service = service_of(disk, store, tmp_path / "delayOffset.json")
+        service.start()
+        await asyncio.sleep(3.5)
+        assert len(bodies(store)) == 10
+        after, saved = disk.crash(seed), (tmp_path / "delayOffset.json").read_bytes()
+        service.stop()
+        await store.stop()
+        return after, saved
+
+    async def goes_on(disk: Disk, saved: bytes) -> None:
+        (tmp_path / "delayOffset.json").write_bytes(saved)
+        store = disk.open()
+        await store.start()
+        service = service_of(disk, store, tmp_path / "delayOffset.json")
+        service.start()
+        await asyncio.sleep(3)
+        assert {*bodies(store)} == {b"%d" % number for number in range(10)}
+        service.stop()
+        await store.stop()
+
+    with VirtualTime() as time:
+        disk = Disk(FaultyFileSystem(), Path("/store"), time.clock)  # type: ignore[arg-type]
+        time.run(goes_on(*time.run(delivers(disk))))
