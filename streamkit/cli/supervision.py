@@ -14,7 +14,7 @@ from streamkit.errors import StreamkitError
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
 
-__all__ = ["supervise"]
+__all__ = ["settings_of_workers", "shared_settings", "supervise"]
 
 log = logging.getLogger(__name__)
 
@@ -57,15 +57,15 @@ async def _supervise_several(
 ) -> int:
     application.take_arguments(settings)
     async with AsyncExitStack() as shared:
-        common = await _shared_settings(application, shared)
+        common = await shared_settings(application, shared)
         commands = [
             command(number, [f"--{key}={value}" for key, value in {**common, **own}.items()])
-            for number, own in enumerate(_settings_of_workers(application, workers))
+            for number, own in enumerate(settings_of_workers(application, workers))
         ]
         return await Supervisor(Plan(commands, changes)).run()
 
 
-async def _shared_settings(application: "StreamApplication", shared: AsyncExitStack) -> Mapping[str, str]:
+async def shared_settings(application: "StreamApplication", shared: AsyncExitStack) -> Mapping[str, str]:
     """Start what the workers share; return the settings by which they find it."""
     found: dict[str, str] = {}
     registry = application.container.binders()
@@ -79,7 +79,7 @@ async def _shared_settings(application: "StreamApplication", shared: AsyncExitSt
     return found
 
 
-def _settings_of_workers(application: "StreamApplication", workers: int) -> Sequence[Mapping[str, str]]:
+def settings_of_workers(application: "StreamApplication", workers: int) -> Sequence[Mapping[str, str]]:
     """Each worker's instance index and management port: the application's, and those after it."""
     stream = application.container.settings().value
     count = max(stream.instance_count, stream.instance_index + workers)
