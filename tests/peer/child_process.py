@@ -1,9 +1,10 @@
 """One child process: lines in, lines out, gone when its pipe closes."""
 
 import collections
+import os
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 
@@ -18,10 +19,11 @@ class ChildProcess:
         command: Sequence[str],
         *,
         log: Path,
+        environment: Mapping[str, str] | None = None,
         on_line: Callable[[str], None] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
-        """Start it."""
+        """Start it, with `environment` beside this process's own."""
         self._log = log
         self._on_line = on_line
         self._on_end = on_end
@@ -36,6 +38,7 @@ class ChildProcess:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 cwd=log.parent,
+                env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, name=f"child {self._child.pid}", daemon=True)

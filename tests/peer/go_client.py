@@ -45,8 +45,13 @@ class GoClient:
         self._home = tempfile.TemporaryDirectory(prefix="go-client-")
         self._inboxes: dict[str, GoConsumer] = {}
         self._numbers = itertools.count(1)
-        log = Path(self._home.name) / "go.log"
-        self._peer = JsonPeer([str(_program())], log=log, on_event=self._on_event)
+        self._peer = JsonPeer(
+            [str(_program())],
+            log=Path(self._home.name) / "go.log",
+            # Broadcasting members keep their offsets in files, by default under the user's home.
+            environment={"rocketmq.client.localOffsetStoreDir": self._home.name},
+            on_event=self._on_event,
+        )
 
     def __enter__(self) -> Self:
         """Return itself, already running."""

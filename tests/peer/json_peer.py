@@ -7,7 +7,7 @@ A command {"id": 7, "do": "send", ...} is answered by {"id": 7, "result": ...} o
 import itertools
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -35,12 +35,26 @@ class PeerError(Exception):
 class JsonPeer:
     """A running foreign client; `on_event` sees its events in a reader thread."""
 
-    def __init__(self, command: Sequence[str], *, log: Path, on_event: Callable[[Json], None]) -> None:
-        """Start it and return when it said READY; its standard error goes to the file `log`."""
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        log: Path,
+        on_event: Callable[[Json], None],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it and return when it said READY.
+
+        Args:
+            log: The file that its standard error goes to.
+            environment: Variables beside this process's own.
+        """
         self._answers: dict[int, Future[Any]] = {}
         self._numbers = itertools.count(1)
         self._on_event = on_event
-        self._process = ChildProcess(command, log=log, on_line=self._on_line, on_end=self._on_end)
+        self._process = ChildProcess(
+            command, log=log, environment=environment, on_line=self._on_line, on_end=self._on_end
+        )
         try:
             self._process.await_line("READY", timeout=START_TIMEOUT)
         except BaseException:
