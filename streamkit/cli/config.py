@@ -12,8 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from streamkit.binder.registry import BinderTypes
+from streamkit.config.application_properties import POLLER
 from streamkit.config.environment import Environment
 from streamkit.config.explain import ExplainedSetting, explain_binding, explain_model
+from streamkit.config.function_properties import PollerProperties
 from streamkit.config.reference import MARKER, reference_tables
 from streamkit.config.report import ReportedSetting, Verdict, by_verdict, report_settings
 from streamkit.config.settings import PREFIX, StreamSettings
@@ -66,7 +68,11 @@ def explain(
         environment = _environment(config_location, arguments)
         settings = StreamSettings.explain(environment, types.names)
         rows = [
-            *explain_binding(settings, binding),
+            *explain_binding(
+                settings,
+                binding,
+                environment.bound(environment.tree(POLLER, PollerProperties), PollerProperties),
+            ),
             *_extended_rows(environment, types, settings.value, binding),
         ]
     except ConfigurationError as error:

@@ -8,6 +8,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from streamkit.config.durations import format_duration
+from streamkit.config.function_properties import PollerProperties
 from streamkit.config.origin import DEFAULT, Value, scalar_text
 from streamkit.config.relaxed import kebab
 from streamkit.config.settings import StreamSettings
@@ -38,14 +39,41 @@ class ExplainedSetting:
         return self.origin == str(DEFAULT)
 
 
-def explain_binding(settings: Bound[StreamSettings], name: str) -> list[ExplainedSetting]:
-    """Every setting under `spring.cloud.stream.bindings.<name>`, defaults included."""
+def explain_binding(
+    settings: Bound[StreamSettings], name: str, poller: Bound[PollerProperties]
+) -> list[ExplainedSetting]:
+    """Every setting under `spring.cloud.stream.bindings.<name>`, defaults included.
+
+    Args:
+        settings: `spring.cloud.stream.*`.
+        name: The binding's name.
+        poller: `spring.integration.poller.*`: how its supplier is polled where nothing else says it.
+    """
     place = _place_of(settings.value, name)
     origins = {at[len(place) :]: value for at, value in settings.origins.items() if at[: len(place)] == place}
-    rows = list(explain_model(settings.value.binding(name), origins))
+    binding = settings.value.binding(name)
+    effective = binding.producer.poller.over(poller.value.over(settings.value.poller))
+    inherited: dict[Location, Value] = {
+        ("producer", "poller", key): value
+        for key, value in _poller_origins(settings, poller)
+        if getattr(effective, key) is not None
+    }
+    producer = binding.producer.model_copy(update={"poller": effective})
+    rows = list(explain_model(binding.model_copy(update={"producer": producer}), {**inherited, **origins}))
     if ("destination",) in origins:
         return rows
     return [ExplainedSetting("destination", name, "the binding's name"), *rows[1:]]
+
+
+def _poller_origins(
+    settings: Bound[StreamSettings], poller: Bound[PollerProperties]
+) -> Iterator[tuple[str, Value]]:
+    """Where the settings come from by which all suppliers are polled, the weaker spelling first."""
+    for at, value in settings.origins.items():
+        if at[0] == "poller":
+            yield str(at[1]), value
+    for at, value in poller.origins.items():
+        yield str(at[0]), value
 
 
 def explain_model(

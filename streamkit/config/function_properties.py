@@ -32,13 +32,24 @@ _NO_WEB: Final = Accepted("functions are called for messages only")
 class TimeUnit(Enum):
     """What plain numbers count."""
 
-    NANOSECONDS = "ns"
-    MICROSECONDS = "us"
-    MILLISECONDS = "ms"
-    SECONDS = "s"
-    MINUTES = "m"
-    HOURS = "h"
-    DAYS = "d"
+    NANOSECONDS = "NANOSECONDS"
+    MICROSECONDS = "MICROSECONDS"
+    MILLISECONDS = "MILLISECONDS"
+    SECONDS = "SECONDS"
+    MINUTES = "MINUTES"
+    HOURS = "HOURS"
+    DAYS = "DAYS"
+
+
+_ABBREVIATED: Final = {
+    TimeUnit.NANOSECONDS: "ns",
+    TimeUnit.MICROSECONDS: "us",
+    TimeUnit.MILLISECONDS: "ms",
+    TimeUnit.SECONDS: "s",
+    TimeUnit.MINUTES: "m",
+    TimeUnit.HOURS: "h",
+    TimeUnit.DAYS: "d",
+}
 
 
 class PollerProperties(SettingsModel):
@@ -71,7 +82,7 @@ class PollerProperties(SettingsModel):
             return values
         timed = ("fixed_delay", "fixed_rate", "initial_delay")
         return {
-            key: f"{value}{unit.value}" if key in timed and _is_plain(value) else value
+            key: f"{value}{_ABBREVIATED[unit]}" if key in timed and _is_plain(value) else value
             for key, value in values.items()
         }
 

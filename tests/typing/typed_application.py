@@ -3,7 +3,7 @@
 `test_typing.py` checks this file with mypy and, where it is installed, with pyright.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, assert_type
 
@@ -16,6 +16,7 @@ from streamkit import (
     Processor,
     Source,
     StreamApplication,
+    function,
     input_channel,
     output_channel,
     send_to,
@@ -24,6 +25,7 @@ from streamkit import (
 from streamkit.binder.attempts import BackOff, RetryPolicy
 from streamkit.binder.binder import ConsumerBinding, ConsumerDestination
 from streamkit.messaging import SubscribableChannel
+from streamkit.pollable_source import no_auto_ack
 
 
 @dataclass
@@ -53,6 +55,30 @@ async def charge(order: Order, headers: MessageHeaders) -> Receipt:
 @stream_listener("orders", condition="payload.number > 1")
 def count(order: Order, customer: Annotated[str, Header("customer")] = "") -> None:
     """A function stays one, defaults included."""
+
+
+@app.function
+def shown(order: Order) -> str:
+    """A function that settings bind stays one."""
+    return str(order.number)
+
+
+@function("ticks", polled=True)
+async def ticks() -> AsyncIterator[int]:
+    """A supplier too."""
+    yield 1
+
+
+async def poll() -> None:
+    """A handler takes messages of the type that is asked for."""
+
+    async def ship(message: Message[Order]) -> None:
+        assert_type(message.payload, Order)
+        assert_type(no_auto_ack(message), Acknowledgment)
+
+    assert_type(await app.pollable_source("orders").poll(ship, Order), bool)
+    assert_type(shown(Order(1)), str)
+    assert_type(ticks(), AsyncIterator[int])
 
 
 @app.stream_listener(Processor.input)

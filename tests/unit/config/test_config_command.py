@@ -146,3 +146,18 @@ def test_a_malformed_file(run):
         output, code = run("a=\\u00", *command)
         assert code == 1
         assert "Error: application.properties:1: " in output
+
+
+def test_explaining_how_a_supplier_is_polled(run):
+    """What the binding leaves open comes from the settings of all suppliers; a cron of its own excludes their delay."""
+    output, code = run(
+        "spring.integration.poller.fixed-delay=5s\nspring.cloud.stream.poller.max-messages-per-poll=2\n"
+        "spring.cloud.stream.default-binder=inmemory\n"
+        "spring.cloud.stream.bindings.cron-out-0.producer.poller.cron=0 * * * * *\n",
+        *("explain", "cron-out-0", "--json"),
+    )
+    assert code == 0, output
+    rows = {row["setting"]: (row["value"], row["origin"]) for row in json.loads(output)}
+    assert rows["producer.poller.cron"] == ("0 * * * * *", "application.properties:4")
+    assert rows["producer.poller.fixed-delay"] == ("", "default")
+    assert rows["producer.poller.max-messages-per-poll"] == ("2", "application.properties:2")
