@@ -135,7 +135,9 @@ def test_what_waits_goes_on_in_the_other_broker_and_back(version: str, tmp_path:
             await client.later("delayed", DELAY="3")
             if version == WITH_TIMERS:
                 await client.later("timed", TIMER_DELIVER_MS=str(now_ms() + 15_000))
-                await client.later("timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 15_000))
+                await client.later(
+                    "timed to the second", TIMER_DELIVER_MS=str(now_ms() // 1000 * 1000 + 15_000)
+                )
                 at = str(now_ms() // 1000 * 1000 + 15_000)
                 await client.later("taken back", TIMER_DELIVER_MS=at)
                 await client.later("-", TIMER_DELIVER_MS=at, TIMER_DEL_UNIQKEY="orders+taken back")
@@ -144,12 +146,12 @@ def test_what_waits_goes_on_in_the_other_broker_and_back(version: str, tmp_path:
 
     async def go_on_in_apaches() -> int:
         expected = ["committed", "left open", "delayed"]
+        if version == WITH_TIMERS:
+            expected += ["timed", "timed to the second"]
         async with apaches(version, store) as client:
             await client.answer_all("left open")
-            assert sorted(await client.keys(3)) == sorted(expected)
+            assert sorted(await client.keys(len(expected))) == sorted(expected)
             if version == WITH_TIMERS:
-                keys = await client.keys(5)
-                assert sorted(keys[3:]) == ["timed", "timed to the second"]
                 await client.later("timed again", TIMER_DELAY_SEC="20")
             half = await client.half("open in apache's")
             kept = await client.half("ended in apache's")
