@@ -18,33 +18,26 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import FunctionType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from streamkit.background import BackgroundLoop
-from streamkit.binder.named_objects import NamedObjects
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
-from streamkit.declarations import bound_interface, declarations_of
+from streamkit.declarations import bound_interface
 from streamkit.errors import ApplicationError, StreamkitError
 from streamkit.foreground import run_until_signal
-from streamkit.functions.declaration import declare
-from streamkit.functions.routing_callback import RoutingCallback
-from streamkit.listener import BindingName, Listener, name_of, send_to
+from streamkit.listener import BindingName, name_of
 from streamkit.messaging.channel import SubscribableChannel, running_loop
 from streamkit.messaging.converter import MessageConverter
-from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import LoopPortal, Portal
 from streamkit.pollable_source import PollableMessageSource
-from streamkit.registrations import Registrations
+from streamkit.registering import Registering
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from dependency_injector.containers import Container
 
-    from streamkit.binder.attempts import RetryPolicy
-    from streamkit.binder.binder import ConsumerDestination, ProducerDestination
     from streamkit.binder.binding import Binding
-    from streamkit.binder.factory import NewDestination
     from streamkit.bindings_controller import BindingsController
     from streamkit.clock import Clock
     from streamkit.config.environment import Environment
@@ -58,14 +51,10 @@ __all__ = ["StreamApplication"]
 
 log = logging.getLogger(__name__)
 
-F = TypeVar("F", bound=Callable[..., Any])
 I = TypeVar("I")  # noqa: E741  # a binding interface
-C = TypeVar("C", bound="Callable[[Any, ConsumerDestination], object]")
-P = TypeVar("P", bound="Callable[[Any, ProducerDestination], object]")
-B = TypeVar("B", bound=Callable[[Any], object])
 
 
-class StreamApplication:
+class StreamApplication(Registering):
     """Listeners and bindings of one application.
 
     Attributes:
@@ -96,14 +85,12 @@ class StreamApplication:
             binder_plugins: Binder types beside the installed ones: objects with the hooks of
                 :mod:`streamkit.binder.plugin`, by type.
         """
+        super().__init__(sources, container)
         self.bridge = StreamBridge(self._required_runtime)
-        self._registrations = Registrations(sources)
         self._config_location = config_location
         self._properties = properties
         self._args = args
         self._own_container = container
-        self._named = NamedObjects(() if container is None else (container,))
-        self._retry_policy: RetryPolicy | None = None
         self._converters = tuple(converters)
         self._binder_plugins = dict(binder_plugins or {})
         self._environment: Environment | None = None
@@ -113,132 +100,6 @@ class StreamApplication:
         self._stopping: asyncio.Task[None] | None = None
         self._background: BackgroundLoop | None = None
         self._stop_requested: Callable[[], None] | None = None
-
-    # Registration
-
-    def stream_listener(
-        self, binding: BindingName, condition: str | None = None, *, copy_headers: bool = True
-    ) -> Callable[[F], F]:
-        """Call the function for each message of an input binding; see :func:`streamkit.stream_listener`."""
-        listener = Listener(name_of(binding), condition, copy_headers)
-
-        def register(function: F) -> F:
-            _check_function(function)
-            self._registrations.listeners.append((function, listener))
-            return function
-
-        return register
-
-    def error_listener(self, channel: str = "errorChannel") -> Callable[[F], F]:
-        """Call the function for each failure told on a channel; see :func:`streamkit.error_listener`."""
-
-        def register(function: F) -> F:
-            _check_function(function)
-            self._registrations.error_listeners.append((function, channel))
-            return function
-
-        return register
-
-    @overload
-    def function(self, name: F, /) -> F: ...
-    @overload
-    def function(self, name: str | None = None, /, *, polled: bool = False) -> Callable[[F], F]: ...
-    def function(self, name: F | str | None = None, /, *, polled: bool = False) -> F | Callable[[F], F]:
-        """Register a function that settings bind by its name; see :func:`streamkit.function`."""
-
-        def register(function: F) -> F:
-            _check_function(function)
-            declaration = declare(function, name if isinstance(name, str) else None, polled=polled)
-            self._registrations.functions.append((function, declaration))
-            return function
-
-        return register(name) if callable(name) else register
-
-    def message_routing_callback(self, callback: RoutingCallback) -> RoutingCallback:
-        """Have ``callback`` choose the function of each message of the routing function, `functionRouter-in-0`; where
-        it returns None, headers and settings choose.
-        """
-        self._registrations.routing_callback = callback
-        return callback
-
-    def transaction_listener(self, group: str) -> Callable[[F], F]:
-        """Have a function or a class answer for the transactions of a producer group; see
-        :func:`streamkit.transactions.transaction_listener`.
-        """
-
-        def register(target: F) -> F:
-            self._registrations.transaction_listeners.append((target, group))
-            return target
-
-        return register
-
-    send_to = staticmethod(send_to)
-
-    def enable_binding(self, *interfaces: type) -> None:
-        """Bind the channels that interfaces declare, such as `Source` and `Sink`."""
-        for interface in interfaces:
-            list(declarations_of(interface))
-        self._registrations.interfaces.extend(interfaces)
-
-    def include(self, *sources: object) -> None:
-        """Add modules, classes or objects with decorated functions."""
-        self._registrations.sources.extend(sources)
-
-    def on_new_destination(
-        self, callback: "Callable[[NewDestination], object]"
-    ) -> "Callable[[NewDestination], object]":
-        """Have ``callback`` see the settings of each output binding that is made because somebody sends to a new name.
-
-        It may replace them: ``new.properties = new.properties.model_copy(update={"destination": "elsewhere"})``.
-        """
-        self._registrations.on_new_destination = callback
-        return callback
-
-    def add_interceptor(self, interceptor: ChannelInterceptor, *patterns: str, order: int = 0) -> None:
-        """Have ``interceptor`` see what passes the bound channels whose names match; see
-        :meth:`streamkit.messaging.GlobalChannelInterceptors.add`.
-        """
-        self._registrations.interceptors.add(interceptor, *patterns, order=order)
-
-    def register(self, name: str, value: object) -> None:
-        """Have settings find `value` under `name`: an error handler, a retry policy, a partition key extractor.
-
-        Raises:
-            ValueError: Another object has that name.
-        """
-        self._named.add(name, value)
-
-    def named(self, name: str) -> Callable[[F], F]:
-        """Have settings find the function or class under `name`, as :meth:`register` does."""
-
-        def register(value: F) -> F:
-            self._named.add(name, value)
-            return value
-
-        return register
-
-    def use_retry_policy(self, policy: "RetryPolicy") -> None:
-        """Have every binding retry by `policy`, but those that name another by `retry-template-name`."""
-        self._retry_policy = policy
-
-    def customize_consumer(self, function: "C") -> "C":
-        """Call `function(consumer, destination)` with each consumer a binder makes, before it starts.
-
-        `consumer` is the binder's own object, such as a `rocket_client.PushConsumer`; annotated with a class, the
-        function is called for those of that class only.
-        """
-        self._registrations.customizers.add_consumer(function)
-        return function
-
-    def customize_producer(self, function: "P") -> "P":
-        """Call `function(producer, destination)` as :meth:`customize_consumer` does, with each producer."""
-        self._registrations.customizers.add_producer(function)
-        return function
-
-    def customize_binder(self, function: "B") -> "B":
-        """Call `function(binder)` with each binder when it is made, before it starts."""
-        self._registrations.customizers.add_binder(function)
-        return function
 
     # Parts
 
@@ -530,13 +391,3 @@ class StreamApplication:
 
     def __repr__(self) -> str:
         return f"<StreamApplication {'running' if self.is_running else 'stopped'}>"
-
-
-def _check_function(function: Callable[..., object]) -> None:
-    """Refuse a function written in the body of a class: there is no object to call it on."""
-    scope = function.__qualname__.rpartition(".")[0] if isinstance(function, FunctionType) else ""
-    if scope and not scope.endswith("<locals>"):
-        raise TypeError(
-            f"{function.__qualname__} is a method: decorate it with streamkit.stream_listener, and give its class "
-            "to the application"
-        )
