@@ -376,3 +376,20 @@ def test_a_member_the_broker_does_not_list_says_that_it_is_there(virtual: Virtua
         script.broker.answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = listed
 
     play(virtual, scene)
+
+
+def test_a_stop_in_the_middle_of_a_revocation_commits_all_the_same(virtual: VirtualTime) -> None:
+    """The broker does not answer the commit of a queue that is given back; the stop commits it once more."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        answer = script.broker.answers.get(RequestCode.UPDATE_CONSUMER_OFFSET, script.broker.otherwise)
+        script.broker.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = lambda command: None
+        script.consumer.unsubscribe("orders")
+        await asyncio.sleep(1)
+        assert script.commits == [8]
+        script.broker.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = answer
+        await script.consumer.shutdown()
+        assert script.commits == [8, 8]
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7)
