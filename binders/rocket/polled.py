@@ -75,6 +75,7 @@ class RocketPolledSource(PolledSource):
         self._progress: dict[MessageQueue, _Progress] = {}
         self._polling = asyncio.Lock()
         self._committing: asyncio.Task[None] | None = None
+        consumer.on_rebalance(self._rebalanced)
         subscribe(consumer, destination)
         if not self._delivery.broadcast:
             consumer.subscribe(retry_topic(consumer.group))
@@ -125,6 +126,11 @@ class RocketPolledSource(PolledSource):
                 return self._polled(queue, message)
         return None
 
+    def _rebalanced(self, topic: str, queues: frozenset[MessageQueue], mine: frozenset[MessageQueue]) -> None:
+        """Forget how far a queue is settled that is another member's now: it knows better."""
+        for queue in [queue for queue in self._progress if queue.topic == topic and queue not in mine]:
+            del self._progress[queue]
+
     def _take_in(self, messages: list[MessageExt]) -> None:
         for message in messages:
             self._progress.setdefault(_queue_of(message), _Progress()).begin(message.queue_offset)
@@ -151,7 +157,9 @@ class RocketPolledSource(PolledSource):
             message.reconsume_times += 1
             self._waiting.append(message)
             return
-        self._progress[queue].settle(message.queue_offset)
+        progress = self._progress.get(queue)
+        if progress is not None:
+            progress.settle(message.queue_offset)
 
     async def _carry_out(self, message: MessageExt, settlement: Settlement) -> None:
         if isinstance(settlement, Accept):
