@@ -4,11 +4,21 @@ An Apache broker and Java client take seconds to start; a worker that has them k
 """
 
 import re
+from pathlib import Path
 
 import pytest
 
+CAPABILITIES = Path(__file__).parents[1] / "docs" / "capabilities.md"
 # Tests of stores start brokers of their own anyway.
 APACHE_VERSION = re.compile(r"^tests/peer/(?!test_store_|test_pending_).*\[.*?(\d+\.\d+\.\d+)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compare the page of capabilities with the contract cases that run, unless they are to write it."""
+    if config.getoption("--contract-report") is None:
+        from streamkit.testing.contract.report import ContractReport
+
+        config.pluginmanager.register(ContractReport(CAPABILITIES, write=False), "capabilities-page")
 
 
 @pytest.hookimpl(optionalhook=True)
