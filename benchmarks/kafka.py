@@ -23,7 +23,7 @@ SPARK_CONNECTOR = (
     "org.apache.kafka:kafka-clients:3.9.0",
     "org.apache.commons:commons-pool2:2.12.0",
 )
-BOOT_SECONDS = 60.0
+BOOT_SECONDS = 180.0
 
 _CONFIG = """process.roles=broker,controller
 node.id=1

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSourceReader,
     EqualTo,
@@ -23,9 +22,11 @@ from pyspark_rocketmq.cluster import Cluster
 from pyspark_rocketmq.errors import OffsetError
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.partitions import RangePartition, partitions
-from pyspark_rocketmq.reading import read
 from pyspark_rocketmq.starting import Position, Strategy
 from rocket_client.blocking import MessageQueue, QueueRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class RocketMQBatchReader(DataSourceReader):
@@ -45,8 +46,11 @@ class RocketMQBatchReader(DataSourceReader):
         # Spark takes an empty list for: one partition, of which nothing is known.
         return partitions(ranges, self._options.plan) or [RangePartition([])]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The partition's messages."""
+        # What decodes takes half a second to import: not on the driver.
+        from pyspark_rocketmq.reading import read
+
         assert isinstance(partition, RangePartition)
         return read(self._options, self._schema, partition)
 

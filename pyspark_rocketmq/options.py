@@ -18,14 +18,14 @@ from pyspark_rocketmq.starting import Position, Strategy, offsets_option, timest
 PREFIX = "rocketmq."
 DEFAULT_GROUP = "pyspark_rocketmq"
 
-_BOTH = {"nameServer", "topic", "requestTimeoutMs", "connectionIdleMs", "includeHeaders"}
+_BOTH = {"nameServer", "topic", "requestTimeoutMs", "connectionIdleMs"}
 _READ = {
     "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "failOnDataLoss", "maxOffsetsPerTrigger", "maxBytesPerTrigger",
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "packBelow",
     "consumerGroup", "groupIdPrefix", "commitOffsets", "pullTimeoutMs", "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs", "tag", "sql", "pullBatchSize", "pullDepth", "filterPushdown",
+    "fetchOffset.retryIntervalMs", "tag", "sql", "pullBatchSize", "pullDepth", "filterPushdown", "includeHeaders",
 }  # fmt: skip
 _WRITE = {
     "tag", "delayLevel", "batchSize", "maxRequestSize", "maxMessageSize", "orderKey", "delivery",
@@ -110,7 +110,6 @@ class SinkOptions:
     id_column: str | None
     depth: int
     patience: float
-    include_headers: bool
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
@@ -191,7 +190,6 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         id_column=id_column,
         depth=given.integer("sendDepth", 8, minimum=1),
         patience=given.integer("sendTimeoutMs", 120_000, minimum=1) / 1000,
-        include_headers=given.boolean("includeHeaders", False),
     )
 
 

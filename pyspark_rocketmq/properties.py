@@ -49,10 +49,12 @@ class Pairs:
         for number, byte in enumerate(wanted):
             matches &= self.data[at + number] == byte
         found = candidates[matches]
-        values = cut(self.data, self.value[0][found], self.value[1][found])
+        values = cut(self.data, self.value[0][found], self.value[1][found]).cast(pa.string())
+        if len(found) == self.rows and np.array_equal(self.row[found], np.arange(self.rows)):
+            return values  # every row has it, once
         take = np.full(self.rows, -1, dtype=np.int64)
         take[self.row[found]] = np.arange(len(found))
-        return values.cast(pa.string()).take(pa.array(take, mask=take < 0))
+        return values.take(pa.array(take, mask=take < 0))
 
     def map_column(self) -> pa.Array:
         """All properties of each row.

@@ -66,7 +66,8 @@ def check(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkPlan
             )
     if options.topic is not None:
         try:
-            queues = pool.client(options.cluster).publish_queues(options.topic)
+            # Rows of a topic that is only to be created would go to other queues once it is there.
+            queues = pool.client(options.cluster).publish_queues(options.topic, create=not is_deduplicated)
             if is_deduplicated:
                 _check_deduplicating(options, queues)
         except AWAY as error:

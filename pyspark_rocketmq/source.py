@@ -1,4 +1,9 @@
-"""Format ``rocketmq``, as Spark finds it."""
+"""Format ``rocketmq``, as Spark finds it.
+
+Spark imports this in every process that plans something; what reads and writes rows is imported by what does.
+"""
+
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -6,8 +11,10 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.batch_reader import FilteringBatchReader, RocketMQBatchReader
 from pyspark_rocketmq.options import sink_options, source_options
 from pyspark_rocketmq.schema import check_source_schema, source_schema
-from pyspark_rocketmq.sink import RocketMQStreamWriter, RocketMQWriter, check
 from pyspark_rocketmq.stream_reader import RocketMQStreamReader
+
+if TYPE_CHECKING:
+    from pyspark_rocketmq.sink import RocketMQStreamWriter, RocketMQWriter
 
 
 class RocketMQDataSource(DataSource):
@@ -33,10 +40,14 @@ class RocketMQDataSource(DataSource):
         check_source_schema(schema)
         return RocketMQStreamReader(source_options(self.options), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> RocketMQWriter:
+    def writer(self, schema: StructType, overwrite: bool) -> "RocketMQWriter":
         """A batch sink for these columns."""
+        from pyspark_rocketmq.sink import RocketMQWriter, check
+
         return RocketMQWriter(check(sink_options(self.options), schema, overwrite))
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> RocketMQStreamWriter:  # noqa: N802 - Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> "RocketMQStreamWriter":  # noqa: N802 - Spark's name
         """A streaming sink for these columns. Spark asks for one anew for each batch."""
+        from pyspark_rocketmq.sink import RocketMQStreamWriter, check
+
         return RocketMQStreamWriter(check(sink_options(self.options), schema, overwrite))

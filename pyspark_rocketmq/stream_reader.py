@@ -13,9 +13,8 @@ All but `read` runs in one process for each query, which keeps its connections.
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -33,9 +32,11 @@ from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.offsets import StreamOffset
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.partitions import RangePartition, partitions
-from pyspark_rocketmq.reading import read
 from pyspark_rocketmq.starting import Position
 from rocket_client.blocking import MessageQueue
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _log = logging.getLogger(__name__)
 
@@ -118,8 +119,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # On executors
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
         """The partition's messages."""
+        # What decodes takes half a second to import: not on the driver.
+        from pyspark_rocketmq.reading import read
+
         assert isinstance(partition, RangePartition)
         return read(self._options, self._schema, partition)
 

@@ -9,6 +9,7 @@
 All of it follows from the rows and their order alone, so a task that runs again gives each row the same key.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,7 +25,15 @@ from pyspark_rocketmq.errors import ClusterError, OptionError, UnsendableError
 from pyspark_rocketmq.options import Delivery, SinkOptions
 from pyspark_rocketmq.requests import batch_request, deduplicated_request, single_request
 from pyspark_rocketmq.schema import SinkColumns
-from rocket_client.blocking import AWAY, BatchSender, EncodedBatch, MessageQueue, ResponseError
+from rocket_client.blocking import (
+    AWAY,
+    BatchSender,
+    EncodedBatch,
+    MessageQueue,
+    Patience,
+    ResponseError,
+    TopicNotFoundError,
+)
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.deduplication import MAX_NUMBER, writer_id
 from rocket_remoting.java_hash import java_hash
@@ -182,10 +191,24 @@ class TaskWriter:
             yield topic, rows[codes == code]
 
     def _queues(self, batch: pa.RecordBatch, topic: str, rows: Rows) -> Iterator[tuple[MessageQueue, Rows]]:
-        queues = self._client.publish_queues(topic)
+        queues = self._publish_queues(topic)
         numbers = self._numbers(batch, queues, rows)
         for number in np.unique(numbers):
             yield queues[number], rows[numbers == number]
+
+    def _publish_queues(self, topic: str) -> Sequence[MessageQueue]:
+        """The topic's queues. A topic that was there when the query started is waited for."""
+        options = self._options
+        create = options.delivery is not Delivery.DEDUPLICATED
+        waiting = Patience(options.patience)
+        while True:
+            try:
+                return self._client.publish_queues(topic, create=create)
+            except AWAY as error:
+                if isinstance(error, TopicNotFoundError) and topic != options.topic:
+                    raise
+                waiting.failed(error)
+            time.sleep(waiting.pause())
 
     def _numbers(self, batch: pa.RecordBatch, queues: Sequence[MessageQueue], rows: Rows) -> Rows:
         columns = self._columns

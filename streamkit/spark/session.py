@@ -65,7 +65,10 @@ def session(
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(master)
-    chosen = _SETTINGS | (_LOW_LATENCY if low_latency else {}) | dict(settings or {})
+    chosen = _SETTINGS | (_LOW_LATENCY if low_latency else {})
+    if master.startswith("local"):
+        chosen["spark.driver.host"] = "127.0.0.1"  # nobody else talks to it
+    chosen |= settings or {}
     if sys.platform == "win32":
         chosen.pop("spark.python.unix.domain.socket.enabled")
     for name, value in chosen.items():

@@ -246,6 +246,15 @@ def test_clear_errors(
         save(spark.sql(query), bundled_stand, topic=bundled_stand.topic(), **options)
 
 
+def test_a_topic_that_does_not_exist(spark: "SparkSession", bundled_stand: Stand) -> None:
+    """The broker makes it for rows sent at least once; to deduplicate it must be there before."""
+    frame = spark.sql("SELECT 'x' AS body")
+    with pytest.raises(Exception, match="no route for topic 'made-by-a-row'"):
+        save(frame, bundled_stand, topic="made-by-a-row", delivery="deduplicated", writeId="w")
+    save(frame, bundled_stand, topic="made-by-a-row")
+    assert bundled_stand.bodies("made-by-a-row") == ["x"]
+
+
 def test_without_a_topic(spark: "SparkSession", bundled_stand: Stand) -> None:
     """Nothing says where to; and a topic cannot be overwritten."""
     with pytest.raises(Exception, match="neither the option 'topic' nor a column 'topic'"):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocket_client.blocking.pulls import PullRequest, PullResult
@@ -40,6 +40,7 @@ def serve(
         parts += pulls.answered(number, answer(open_.pop(number)))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 500)), max_size=4),
     st.integers(1, 100),
