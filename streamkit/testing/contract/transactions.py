@@ -113,8 +113,9 @@ class TransactionCases:
         received = await s.record(topic, s.name("group"))
         till = await opened(s, topic)
         till.says = ConnectionError("the database is away")
+        transaction = till.channel.transaction(Message("perhaps"))
         with suppress(ValueError):
-            async with till.channel.transaction(Message("perhaps")) as tx:
+            async with transaction as tx:
                 tx.unknown()
                 raise ValueError("the answer of the database was lost")
         await till.asked.wait(1, within=some_checks(s))
@@ -122,7 +123,7 @@ class TransactionCases:
         await received.wait(1, within=some_checks(s))
         (message,) = await received.settled(1)
         assert message.payload == b"perhaps"
-        assert set(till.asked.items) == {("perhaps", tx.transaction_id)}
+        assert set(till.asked.items) == {("perhaps", transaction.transaction_id)}
         assert len(till.asked.items) >= 2
 
     @case
