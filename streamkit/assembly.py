@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
 from streamkit.arguments import describe, plan_arguments
 from streamkit.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
@@ -25,6 +25,7 @@ from streamkit.errors import (
     ExpressionError,
 )
 from streamkit.expression import Expression, compile_expression
+from streamkit.feeding import FeederDeclaration, feeders_on
 from streamkit.functions.catalog import ROUTER, BoundFunction, FunctionCatalog
 from streamkit.functions.declaration import FunctionDeclaration, functions_on
 from streamkit.functions.definition import Definition
@@ -46,6 +47,9 @@ from streamkit.messaging.handler import Handler, is_async
 from streamkit.parts import Parts
 from streamkit.polled_binding import PolledBinding
 from streamkit.transactions import prepare_listener
+
+if TYPE_CHECKING:
+    from streamkit.application import StreamApplication
 
 __all__ = ["Assembly"]
 
@@ -120,6 +124,7 @@ class Assembly:
         self._catalog = FunctionCatalog(functions, parts.providers)
         self.wiring = FunctionWiring(functions, parts, self._pools)
         self._bound: list[BoundFunction] = []
+        self._feeders: list[FeederDeclaration] = []
         self._factory.transactions.prepare_with(self._transaction_handlers)
 
     def construct(self, kind: type) -> object:
@@ -181,9 +186,15 @@ class Assembly:
             self.error_listener(function, name)
         for declaration in functions_on(function):
             self.named_function(function, declaration)
+        for feeder in feeders_on(function):
+            self.feeder(feeder)
         group = transaction_group_of(function)
         if group is not None:
             self.transaction_listener(function, group)
+
+    def feeder(self, declaration: FeederDeclaration) -> None:
+        """Register what sends to an output by itself."""
+        self._feeders.append(declaration)
 
     def listener(self, function: Callable[..., object], listener: Listener) -> None:
         """Register a listener of an input."""
@@ -248,7 +259,7 @@ class Assembly:
                 self.wiring.connect(bound)
         for name in self._outputs:
             with self._collected():
-                self._parts.service.add(self._factory.output(name, self._parts.channels[name]))
+                self._output(name)
         for name in self._inputs:
             with self._collected():
                 self._input(name)
@@ -256,6 +267,13 @@ class Assembly:
         errors = list({str(error): error for error in self._errors}.values())
         if errors:
             raise errors[0] if len(errors) == 1 else ConfigurationErrors(errors)
+
+    def _output(self, name: str) -> None:
+        binding = self._factory.output(name, self._parts.channels[name])
+        for declaration in self._feeders:
+            if uniform(declaration.output) == uniform(name):
+                binding.feeders.append(declaration.make(cast("StreamApplication", self._parts.application)))
+        self._parts.service.add(binding)
 
     def _bind_functions(self) -> None:
         """Find out which bindings the functions have that settings bind."""
@@ -288,6 +306,8 @@ class Assembly:
             self._name(registered.listener.binding, who, self._inputs, declared)
             for output in outputs_on(registered.function):
                 self._name(output, f"@send_to of {who}", self._outputs, declared)
+        for declaration in self._feeders:
+            self._name(declaration.output, "what feeds an output", self._outputs, declared)
         for name in self._inputs:
             if name in self._outputs:
                 self._errors.append(

@@ -18,6 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any, Final, TypeVar, cast
 
 from streamkit.declarations import ChannelDeclaration
+from streamkit.feeding import feeders_on
 from streamkit.functions.declaration import functions_on
 
 __all__ = [
@@ -159,6 +160,7 @@ def is_decorated(function: object) -> bool:
         listeners_on(function)
         or error_channels_on(function)
         or functions_on(function)
+        or feeders_on(function)
         or transaction_group_of(function) is not None
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.declarations import declarations_of
+from streamkit.feeding import FeederDeclaration
 from streamkit.functions.declaration import declare
 from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.listener import BindingName, Listener, name_of, send_to
@@ -15,8 +16,10 @@ from streamkit.registrations import Registrations
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from dependency_injector.containers import Container
 
+    from streamkit.application import StreamApplication
     from streamkit.binder.attempts import RetryPolicy
     from streamkit.binder.binder import ConsumerDestination, ProducerDestination
+    from streamkit.binder.binding import Feeder
     from streamkit.binder.factory import NewDestination
 
 __all__ = ["Registering"]
@@ -72,6 +75,12 @@ class Registering:
             return function
 
         return register(name) if callable(name) else register
+
+    def feed(self, output: BindingName, make: "Callable[[StreamApplication], Feeder]") -> None:
+        """Have something send to an output binding by itself: made for each run, started when the binding is bound,
+        stopped before it is unbound.
+        """
+        self._registrations.feeders.append(FeederDeclaration(name_of(output), make))
 
     def message_routing_callback(self, callback: RoutingCallback) -> RoutingCallback:
         """Have ``callback`` choose the function of each message of the routing function, `functionRouter-in-0`; where

@@ -11,6 +11,7 @@ from streamkit.messaging.interceptor import GlobalChannelInterceptors
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from streamkit.binder.customizers import Customizers
     from streamkit.binder.factory import NewDestination
+    from streamkit.feeding import FeederDeclaration
 
 __all__ = ["Registrations"]
 
@@ -26,6 +27,7 @@ class Registrations:
         polled: The names of polled consumers.
         routing_callback: What the routing function asks first.
         transaction_listeners: Functions and classes that answer for producer groups.
+        feeders: What sends to outputs by itself.
         interfaces: Binding interfaces.
         interceptors: For channels whose names match.
         on_new_destination: May change the settings of an output binding that is made by name.
@@ -39,6 +41,7 @@ class Registrations:
         self.polled: list[str] = []
         self.routing_callback: RoutingCallback | None = None
         self.transaction_listeners: list[tuple[object, str]] = []
+        self.feeders: list[FeederDeclaration] = []
         self.interfaces: list[type] = []
         self.interceptors = GlobalChannelInterceptors()
         self._customizers: Customizers | None = None

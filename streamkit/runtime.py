@@ -153,6 +153,8 @@ class Runtime:
             assembly.transaction_listener(target, group)
         for function, declaration in self._registrations.functions:
             assembly.named_function(function, declaration)
+        for feeder in self._registrations.feeders:
+            assembly.feeder(feeder)
         for source in self._registrations.sources:
             self._include(assembly, source)
         assembly.finish()

@@ -24,6 +24,7 @@ from binders.rocket.properties import (
     RocketProducerProperties,
     RocketSpringProperties,
 )
+from binders.rocket.spark import spark_sink, spark_source
 from binders.rocket.transactions import RocketTransactionalProducerBinding, rocket_checker
 from rocket_client import (
     Admin,
@@ -51,6 +52,7 @@ from streamkit.binder.binder import (
 )
 from streamkit.binder.capabilities import Capability
 from streamkit.binder.delivery import ExtendedProducerProperties
+from streamkit.binder.spark_format import SparkFormat
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.messaging.message import Message
 
@@ -373,6 +375,20 @@ class RocketBinder(Binder):
                 await forget()
             raise self._unavailable(destination.binding, destination.name, error) from error
         return binding
+
+    def spark_source(self, destination: ConsumerDestination) -> SparkFormat:
+        """Spark reads the topics by format `rocketmq`."""
+        return spark_source(self._known_name_servers, destination)
+
+    def spark_sink(self, destination: ProducerDestination) -> SparkFormat:
+        """Spark writes to the topic by format `rocketmq`."""
+        group = self.producer_group(destination.name, destination.extended)
+        return spark_sink(self._known_name_servers, destination, group)
+
+    @property
+    def _known_name_servers(self) -> str:
+        """Those found, before the start those to be tried first."""
+        return ";".join(self._name_servers) or self._configured_name_server or DEFAULT_NAME_SERVER
 
     @property
     def _settings(self) -> ClientSettingsMaker:

@@ -80,6 +80,7 @@ from streamkit.binder.delivery import (
 )
 from streamkit.binder.permits import Permits
 from streamkit.binder.settlement import Settlement
+from streamkit.binder.spark_format import SparkFormat
 from streamkit.clock import Clock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import ConsumerProperties, ProducerProperties
@@ -382,6 +383,22 @@ class Binder(ABC):
 
     def dead_letter_destination(self, destination: str, group: str) -> str | None:
         """Return where rejected messages of ``group`` go, or ``None`` if they are lost."""
+        return None
+
+    def spark_source(self, destination: ConsumerDestination) -> SparkFormat | None:
+        """Return how Spark reads the destination by itself; ``None``: it cannot. Asked before or after :meth:`start`.
+
+        Its rows have the columns ``body`` (binary), ``properties`` (a map of the headers), ``keys``, ``tags``,
+        ``topic``, ``queue_id``, ``queue_offset`` and ``store_timestamp``.
+        """
+        return None
+
+    def spark_sink(self, destination: ProducerDestination) -> SparkFormat | None:
+        """Return how Spark writes to the destination by itself; ``None``: it cannot.
+
+        It takes the columns ``body`` (binary), ``properties`` (a map of the headers), ``keys``, ``tags`` and
+        ``order_key``, and the option ``delivery``: ``at-least-once`` or ``deduplicated``.
+        """
         return None
 
     async def health(self) -> Health:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from pydantic import BaseModel
 
@@ -13,6 +13,7 @@ from streamkit.binder.binder import (
     BindingState,
     ConsumerBinding,
     ConsumerDestination,
+    Health,
     ProducerBinding,
     ProducerDestination,
 )
@@ -25,12 +26,26 @@ from streamkit.events import binding_changed, binding_created, binding_removed, 
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.message import Message
 
-__all__ = ["Binding", "InputBinding", "OutputBinding", "ReadyBinder"]
+__all__ = ["Binding", "Feeder", "InputBinding", "OutputBinding", "ReadyBinder"]
 
 log = logging.getLogger(__name__)
 
 _STOP_GRACE: Final = 10.0
 """Seconds a binder gets, after the calls in flight, to settle, commit and leave the group."""
+
+
+class Feeder(Protocol):
+    """Something that sends to an output by itself, as long as the output is bound."""
+
+    async def start(self) -> None:
+        """Begin to send."""
+
+    async def stop(self, timeout: float) -> None:
+        """Send no more, within ``timeout`` seconds."""
+
+    def health(self) -> Health:
+        """Return whether it does its work."""
+
 
 MakeSender = Callable[[ProducerBinding], SendingHandler | TransactionalSendingHandler]
 
@@ -139,7 +154,12 @@ class Binding(ABC):
 
 
 class OutputBinding(Binding):
-    """An output: what is sent to its channel goes to a destination."""
+    """An output: what is sent to its channel goes to a destination.
+
+    Attributes:
+        destination: What it is bound to.
+        feeders: What sends to it by itself: started when it is bound, stopped before it is unbound.
+    """
 
     def __init__(
         self,
@@ -150,7 +170,8 @@ class OutputBinding(Binding):
         make_sender: MakeSender,
     ) -> None:
         super().__init__(owner, destination.binding, [destination.name], channel, binder)
-        self._destination = destination
+        self.destination = destination
+        self.feeders: list[Feeder] = []
         self._make_sender = make_sender
         self._producer: ProducerBinding | None = None
         self._subscriber: SendingHandler | TransactionalSendingHandler | None = None
@@ -158,7 +179,7 @@ class OutputBinding(Binding):
     @property
     def settings(self) -> Sequence[BaseModel]:
         """`producer.*` of the binding, and its binder's."""
-        return self._destination.properties, self._destination.extended
+        return self.destination.properties, self.destination.extended
 
     @property
     def state(self) -> BindingState:
@@ -178,7 +199,7 @@ class OutputBinding(Binding):
                 return
             stops = self._stops
             binder = await self.binder.get()
-            producer = await binder.bind_producer(self._destination)
+            producer = await binder.bind_producer(self.destination)
             if self._stops != stops:
                 await producer.stop()
                 return
@@ -188,9 +209,19 @@ class OutputBinding(Binding):
             self.channel.unsubscribe(self._refuse)
             self.is_expected = False
             self._created("producer")
+        for feeder in self.feeders:
+            await feeder.start()
+
+    async def feed(self, feeder: Feeder) -> None:
+        """Have ``feeder`` send to it, from now on if it is bound."""
+        self.feeders.append(feeder)
+        if self._producer is not None:
+            await feeder.start()
 
     async def stop(self, timeout: float = 30.0) -> None:
         """Unbind; what is being sent is finished."""
+        for feeder in self.feeders:
+            await feeder.stop(timeout)
         self._stops += 1
         self.is_expected = False
         self.channel.unsubscribe(self._refuse)
@@ -219,6 +250,11 @@ class OutputBinding(Binding):
 
 class InputBinding(Binding):
     """An input: messages of its destinations go to its channel's listeners."""
+
+    @property
+    def consumer_destinations(self) -> Sequence[ConsumerDestination]:
+        """What it is bound to: one for each destination, unless its binder takes all at once."""
+        return [destination for destination, _ in self._consumers]
 
     def __init__(
         self,

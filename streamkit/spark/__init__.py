@@ -1,14 +1,31 @@
-"""PySpark beside streamkit: a session with the settings that make small batches fast, and Java where there is none.
+"""PySpark beside streamkit: channels feed queries, queries feed channels.
 
 ::
 
-    spark = streamkit.spark.session("flights", master="local[2]")
-    messages = spark.readStream.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "flights")
+    @spark_processor("flights", "delays", schema="carrier string, delay double")
+    def delays(flights: DataFrame) -> DataFrame:
+        return flights.groupBy("carrier").avg("delay")
+
+    rows = streamkit.spark.source(app, "flights", schema=...)      an input's messages as a streaming DataFrame
+    streamkit.spark.bind(app, rows, "delays")                      rows leave by an output, of any binder
+    spark = streamkit.spark.session("flights", master="local[2]")  settings that make small batches fast; Java found
 
 Needs the extra ``streamkit[spark]``. Nothing here imports PySpark before it is used.
 """
 
+from streamkit.spark.binding import bind, spark_processor
+from streamkit.spark.channel_query import ChannelQuery, QuerySettings
+from streamkit.spark.channel_source import source
 from streamkit.spark.java import JavaNotFoundError, java_home
 from streamkit.spark.session import session
 
-__all__ = ["JavaNotFoundError", "java_home", "session"]
+__all__ = [
+    "ChannelQuery",
+    "JavaNotFoundError",
+    "QuerySettings",
+    "bind",
+    "java_home",
+    "session",
+    "source",
+    "spark_processor",
+]

@@ -74,3 +74,12 @@ def session(
     for name, value in chosen.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def running_session(app: str, given: "SparkSession | None" = None) -> "SparkSession":
+    """The session given, else the one that is active, else a new one."""
+    if given is not None:
+        return given
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() or session(app)

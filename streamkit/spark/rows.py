@@ -1,0 +1,131 @@
+"""Rows of a DataFrame as messages: by hand for any binder, and by Spark itself for a binder's own format.
+
+::
+
+    column             becomes
+    key                the message's key; rows of one key go to one partition
+    tags               its tags
+    headers            a map of string to string: headers
+    body, or value     alone beside those: the payload as it is, text or bytes
+    all others         the payload, an object with these fields, by the binding's content type
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import NAMESPACE_OID, uuid5
+
+from streamkit.errors import ConfigurationError
+from streamkit.messaging import headers
+from streamkit.messaging.message import Message
+from streamkit.messaging.mime import MimeType
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row
+
+__all__ = ["Columns", "messages_of", "sink_columns"]
+
+KEY, TAGS, HEADERS = "key", "tags", "headers"
+WHOLE_PAYLOAD = ("body", "value")
+QUERY, EPOCH, ROW = "streamkit_spark_query", "streamkit_spark_epoch", "streamkit_spark_row"
+"""Headers of a message that a query sent: which query, which of its batches, which row of that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the columns of a DataFrame are.
+
+    Attributes:
+        payload: The columns of the payload.
+        is_whole: Whether the one payload column is the payload, and not a field of it.
+        has_key: Whether there is a column `key`.
+        has_tags: Whether there is a column `tags`.
+        has_headers: Whether there is a column `headers`.
+    """
+
+    payload: tuple[str, ...]
+    is_whole: bool
+    has_key: bool
+    has_tags: bool
+    has_headers: bool
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> "Columns":
+        """Tell what the columns of these names are.
+
+        Raises:
+            ConfigurationError: None is left for the payload.
+        """
+        payload = tuple(name for name in names if name not in (KEY, TAGS, HEADERS))
+        if not payload:
+            raise ConfigurationError(
+                f"the rows have no payload: beside {', '.join(names) or 'no column at all'} there must be a column "
+                "body, or columns with the payload's fields"
+            )
+        is_whole = len(payload) == 1 and payload[0] in WHOLE_PAYLOAD
+        return cls(payload, is_whole, KEY in names, TAGS in names, HEADERS in names)
+
+
+def messages_of(rows: "Iterator[Row]", columns: Columns, query: str, epoch: int) -> Iterator[Message[object]]:
+    """Yield a message for each row of a batch, the same ones, ids included, whenever the batch is sent again."""
+    for number, row in enumerate(rows):
+        yield Message(_payload(row, columns), _headers(row, columns, query, epoch, number))
+
+
+def _payload(row: "Row", columns: Columns) -> object:
+    if columns.is_whole:
+        value = row[columns.payload[0]]
+        return bytes(value) if isinstance(value, bytearray) else value
+    fields = row.asDict(recursive=True)
+    return {name: fields[name] for name in columns.payload}
+
+
+def _headers(row: "Row", columns: Columns, query: str, epoch: int, number: int) -> dict[str, object]:
+    values: dict[str, object] = dict((row[HEADERS] or {}) if columns.has_headers else {})
+    values |= {
+        headers.ID: str(uuid5(NAMESPACE_OID, f"{query}/{epoch}/{number}")),
+        QUERY: query,
+        EPOCH: epoch,
+        ROW: number,
+    }
+    if columns.has_key and row[KEY] is not None:
+        values[headers.KEY] = str(row[KEY])
+    if columns.has_tags and row[TAGS] is not None:
+        values[headers.TAGS] = str(row[TAGS])
+    return values
+
+
+def sink_columns(frame: "DataFrame", binding: str, content_type: str) -> "DataFrame":
+    """Return the rows with the columns a binder's own sink takes; the payload is converted by Spark.
+
+    Raises:
+        ConfigurationError: Spark cannot write this content type.
+    """
+    from pyspark.sql import functions as f
+
+    columns = Columns.of(frame.columns)
+    said = f.create_map(f.lit(headers.CONTENT_TYPE), f.lit(content_type))
+    chosen: list[Column] = [
+        _body(columns, binding, content_type).cast("binary").alias("body"),
+        (
+            f.map_concat(f.coalesce(f.col(HEADERS), f.create_map()), said) if columns.has_headers else said
+        ).alias("properties"),
+    ]
+    if columns.has_key:
+        chosen += [f.col(KEY).cast("string").alias("keys"), f.col(KEY).cast("string").alias("order_key")]
+    if columns.has_tags:
+        chosen.append(f.col(TAGS).cast("string").alias("tags"))
+    return frame.select(*chosen)
+
+
+def _body(columns: Columns, binding: str, content_type: str) -> "Column":
+    from pyspark.sql import functions as f
+
+    if columns.is_whole:
+        return f.col(columns.payload[0])
+    if MimeType.parse(content_type).is_json:
+        return f.to_json(f.struct(*columns.payload), {"ignoreNullFields": "false"})
+    raise ConfigurationError(
+        f"binding {binding!r} has content type {content_type}, which Spark cannot write: give the rows one column "
+        "body, or leave delivery out, so that the application converts them"
+    )
