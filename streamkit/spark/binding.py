@@ -57,11 +57,17 @@ def bind(
     if not app.is_running:
         app.feed(output, lambda _: query)
         return query
+    app.portal.run(_feed(app, output, query))
+    return query
+
+
+async def _feed(app: "StreamApplication", output: str, query: ChannelQuery) -> None:
+    if output not in app.bindings and app.container.binding_factory().is_configured(output):
+        await app.controller.define_output(output)
     binding = app.binding(output)
     if not isinstance(binding, OutputBinding):
         raise ApplicationError(f"binding {output!r} is an input: rows leave by outputs")
-    app.portal.run(binding.feed(query))
-    return query
+    await binding.feed(query)
 
 
 def spark_processor(

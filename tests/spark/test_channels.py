@@ -1,0 +1,261 @@
+"""Channels feed queries, and queries feed channels."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from threading import Condition
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import streamkit.spark
+from streamkit import MessageHeaders, StreamApplication
+from streamkit.binder.binder import BindingState, HealthStatus
+from streamkit.errors import ApplicationError, ConfigurationError
+from streamkit.feeding import feeders_on
+from streamkit.spark import spark_processor
+from streamkit.spark.channel_query import ChannelQuery
+from streamkit.spark.events import query_failed, query_progressed
+from streamkit.spark.rows import Columns
+from tests.spark.stand import Stand
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PATIENCE = 100.0
+BINDINGS = "spring.cloud.stream.bindings"
+ROCKET = "spring.cloud.stream.rocketmq"
+SCHEMA = "carrier string, delay int"
+
+
+class Heard:
+    """What a listener or a signal heard, to be waited for."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._changed = Condition()
+
+    def add(self, item: object) -> None:
+        with self._changed:
+            self.items.append(item)
+            self._changed.notify_all()
+
+    def wait(self, is_enough: Callable[[list[Any]], bool]) -> list[Any]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: is_enough(self.items), PATIENCE), self.items
+            return list(self.items)
+
+
+@pytest.fixture
+def progress() -> Iterator[Heard]:
+    """The numbers of rows in the batches of all queries."""
+    heard = Heard()
+
+    def tell(application: object, **told: Any) -> None:
+        heard.add(told["progress"].numInputRows)
+
+    with query_progressed.connected_to(tell):
+        yield heard
+
+
+def application(stand: Stand, flights: str, delays: str, **more: object) -> StreamApplication:
+    """An application with an input `flights` and an output `delays`."""
+    properties = {
+        f"{ROCKET}.binder.name-server": stand.name_server,
+        f"{BINDINGS}.flights.destination": flights,
+        f"{BINDINGS}.flights.group": f"{flights}-readers",
+        f"{ROCKET}.bindings.flights.consumer.consume-from-where": "CONSUME_FROM_FIRST_OFFSET",
+        f"{BINDINGS}.delays.destination": delays,
+        **more,
+    }
+    return StreamApplication(config_location="optional:/none", properties=properties)
+
+
+def in_memory(**bindings: str) -> StreamApplication:
+    """An application whose bindings are in memory."""
+    properties = {f"{BINDINGS}.{name}.destination": topic for name, topic in bindings.items()}
+    return StreamApplication(
+        config_location="optional:/none",
+        properties={"spring.cloud.stream.default-binder": "inmemory", **properties},
+    )
+
+
+def run(app: StreamApplication, processor: object) -> ChannelQuery:
+    """Have the application run a processor, and return its query."""
+    (declaration,) = feeders_on(processor)
+    query = declaration.make(app)
+    assert isinstance(query, ChannelQuery)
+    app.feed(declaration.output, lambda _: query)
+    return query
+
+
+def doubled(flights: "DataFrame") -> "DataFrame":
+    return flights.selectExpr("carrier as key", "carrier", "delay * 2 as delay")
+
+
+def flights_of(count: int) -> list[bytes]:
+    return [b'{"carrier":"AA","delay":%d}' % number for number in range(count)]
+
+
+def test_an_input_is_a_dataframe(spark: "SparkSession", stand: Stand) -> None:
+    """Its payloads by their schema, and what else is known of each message."""
+    topic = stand.topic()
+    stand.send(topic, flights_of(3))
+    app = application(stand, topic, "unused")
+    rows = streamkit.spark.source(app, "flights", schema=SCHEMA, spark=spark)
+    seen = rows.select("carrier", "delay", "message.key", "message.tags", "message.topic", "message.offset")
+    query = seen.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
+    assert query.awaitTermination(PATIENCE)
+    assert sorted(map(tuple, spark.sql("select * from seen").collect())) == [
+        ("AA", number, f"k{number}", "odd" if number % 2 else "even", topic, number) for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize("delivery", [None, "at-least-once", "deduplicated"])
+def test_a_processor_s_rows_leave_by_an_output(
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard, delivery: Any
+) -> None:
+    """Converted by its content type, keyed, and heard by a listener; whoever sends."""
+    flights, delays = bundled_stand.topic(), bundled_stand.topic()
+    bundled_stand.send(flights, flights_of(20))
+    listening = {f"{BINDINGS}.in.destination": delays, f"{BINDINGS}.in.group": "listeners"}
+    app = application(bundled_stand, flights, delays, **listening)
+    heard = Heard()
+
+    @app.stream_listener("in")
+    def listen(delay: dict[str, object], headers: MessageHeaders) -> None:
+        heard.add((delay["delay"], headers["streamkit_key"], headers.content_type))
+
+    @spark_processor(
+        "flights", "delays", schema=SCHEMA, checkpoint=str(tmp_path), delivery=delivery, spark=lambda: spark
+    )
+    def processor(rows: "DataFrame") -> "DataFrame":
+        return doubled(rows)
+
+    query = run(app, processor)
+    with app:
+        found = heard.wait(lambda items: len(items) >= 20)
+        progress.wait(lambda rows: sum(rows) == 20)
+        assert query.health().status is HealthStatus.UP
+    assert sorted(found) == [(2 * number, "AA", "application/json") for number in range(20)]
+    assert query.query is None
+
+
+def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None:
+    """By one that Spark does not know too: the application sends."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"key": "x", "n": 1}\n{"key": "y", "n": 2}\n')
+    app = in_memory(**{"out": "numbers", "in": "numbers"})
+    heard = Heard()
+
+    @app.stream_listener("in")
+    def listen(number: dict[str, object], headers: MessageHeaders) -> None:
+        heard.add((number, headers["streamkit_key"], headers["streamkit_spark_row"]))
+
+    rows = spark.readStream.schema("key string, n int").json(str(tmp_path / "in"))
+    with app:
+        streamkit.spark.bind(app, rows, "out", checkpoint=str(tmp_path / "checkpoint"))
+        found = heard.wait(lambda items: len(items) >= 2)
+    assert sorted(found, key=str) == [({"n": 1}, "x", 0), ({"n": 2}, "y", 1)]
+
+
+def test_a_query_lives_as_long_as_its_binding(
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard
+) -> None:
+    """Stopped with it, started with it, and then it goes on where it was."""
+    flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
+    app = application(bundled_stand, flights, delays)
+
+    @spark_processor(
+        "flights",
+        "delays",
+        schema=SCHEMA,
+        checkpoint=str(tmp_path),
+        delivery="deduplicated",
+        spark=lambda: spark,
+    )
+    def processor(rows: "DataFrame") -> "DataFrame":
+        return doubled(rows)
+
+    query = run(app, processor)
+    with app:
+        bundled_stand.send(flights, flights_of(3))
+        progress.wait(lambda rows: sum(rows) >= 3)
+        app.portal.run(app.binding("delays").stop())
+        assert (app.binding("delays").state, query.query) == (BindingState.STOPPED, None)
+        bundled_stand.send(flights, flights_of(2))
+        app.portal.run(app.binding("delays").start())
+        progress.wait(lambda rows: sum(rows) >= 5)
+    assert bundled_stand.count(delays) == 5
+
+
+def test_a_query_that_fails_is_told_and_started_again(
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard
+) -> None:
+    """Health is down in between, and nothing is lost."""
+    flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
+    stumble = tmp_path / "stumble"
+    stumble.touch()
+    app = application(bundled_stand, flights, delays)
+
+    @spark_processor(
+        "flights",
+        "delays",
+        schema=SCHEMA,
+        checkpoint=str(tmp_path / "checkpoint"),
+        restart_after=timedelta(milliseconds=100),
+        spark=lambda: spark,
+    )
+    def fragile(rows: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as f
+
+        @f.udf("int")
+        def twice(delay: int) -> int:
+            if stumble.exists():
+                raise ValueError("stumbled")
+            return 2 * delay
+
+        return rows.select("carrier", twice("delay").alias("delay"))
+
+    query = run(app, fragile)
+    failed = Heard()
+
+    def tell(application: object, **told: Any) -> None:
+        failed.add((told["error"], query.health()))
+
+    with query_failed.connected_to(tell), app:
+        bundled_stand.send(flights, flights_of(3))
+        error, health = failed.wait(lambda items: len(items) >= 1)[0]
+        assert "stumbled" in error
+        assert health.status is HealthStatus.DOWN
+        stumble.unlink()
+        progress.wait(lambda rows: sum(rows) >= 3)
+    assert bundled_stand.count(delays) >= 3
+
+
+def test_what_cannot_be_is_refused_at_the_start(
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path
+) -> None:
+    """With the binding's name and what to do."""
+    app = application(bundled_stand, "a", "b", **{f"{BINDINGS}.flights.content-type": "text/plain"})
+    with pytest.raises(ConfigurationError, match=r"binding 'flihgts'.*did you mean 'flights'"):
+        streamkit.spark.source(app, "flihgts", spark=spark)
+    with pytest.raises(ConfigurationError, match="content type text/plain: only JSON"):
+        streamkit.spark.source(app, "flights", schema=SCHEMA, spark=spark)
+    rows = spark.readStream.schema("n int").json(str(tmp_path))
+    with app, pytest.raises(ApplicationError, match="there is no binding 'c'"):
+        streamkit.spark.bind(app, rows, "c")
+    memory = in_memory(flights="x", out="y")
+    with pytest.raises(ConfigurationError, match="has no Spark format"):
+        streamkit.spark.source(memory, "flights", spark=spark)
+    streamkit.spark.bind(memory, rows, "out", delivery="at-least-once")
+    with pytest.raises(ConfigurationError, match=r"binder 'inmemory'.*leave it out"), memory:
+        pass
+
+
+def test_columns_are_told_apart_by_their_names() -> None:
+    """A body alone is the payload as it is; without any payload there is nothing to send."""
+    assert Columns.of(["key", "body"]) == Columns(("body",), True, True, False, False)
+    assert Columns.of(["tags", "a", "body"]) == Columns(("a", "body"), False, False, True, False)
+    with pytest.raises(ConfigurationError, match="no payload: beside key, headers"):
+        Columns.of(["key", "headers"])
