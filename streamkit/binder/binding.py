@@ -45,6 +45,7 @@ class Feeder(Protocol):
 
     def health(self) -> Health:
         """Return whether it does its work."""
+        ...
 
 
 MakeSender = Callable[[ProducerBinding], SendingHandler | TransactionalSendingHandler]
