@@ -8,8 +8,8 @@
 
 A producer that makes ten thousand topics would have the whole table written ten thousand times: what appears by
 itself is only noted here at first. A line counts when its version is newer than that of the table that was read,
-so it does no harm when the broker is killed between writing the table and clearing the journal; half a line at
-the end was never answered for.
+so it does no harm when the broker is killed between writing the table and clearing the journal. Half a line, of a
+killed broker or a full disk, was never answered for: what comes next begins a line of its own.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import msgspec
 
@@ -59,13 +59,15 @@ class TableJournal:
         """
         head = b'{"version":' + encode_body(version) + b',"entry":'
         lines = [head + encode_body(entry) + b"}\n" for entry in entries]
+        self._added.set()  # first: what cannot be noted is to be in the table all the same, as soon as it can
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("ab") as file:
+        with self.path.open("a+b") as file:
+            if _ends_amid_a_line(file):
+                lines.insert(0, b"\n")
             file.write(b"".join(lines))
             if self._durable:
                 file.flush()
                 os.fsync(file.fileno())
-        self._added.set()
 
     def read(self, after: DataVersion, type_: type[B]) -> list[tuple[DataVersion, B]]:
         """Return the additions newer than a version of the table, with their versions; they are still to be merged."""
@@ -105,3 +107,10 @@ class TableJournal:
             await self._added.wait()
             await asyncio.sleep(MERGE_SECONDS)
             self.merge(save)
+
+
+def _ends_amid_a_line(file: BinaryIO) -> bool:
+    if not file.tell():
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"

@@ -65,6 +65,26 @@ def test_half_a_line_is_passed_over(tmp_path: Path) -> None:
     assert "bills" not in topics(tmp_path)
 
 
+def test_what_comes_after_half_a_line_counts(tmp_path: Path) -> None:
+    """Also when the broker is killed again before the table is written."""
+    table = topics(tmp_path)
+    sent_to(table, "orders", "bills")
+    table.journal.path.write_bytes(table.journal.path.read_bytes()[:-20])
+    sent_to(topics(tmp_path), "carts")
+    assert {"orders", "carts"} <= set(topics(tmp_path))
+
+
+def test_what_cannot_be_noted_gets_into_the_table_later(tmp_path: Path) -> None:
+    """The table in memory has it: the file is to have it too, when the disk takes it."""
+    journal = TableJournal(tmp_path / "t.json")
+    journal.path.mkdir()
+    with pytest.raises(IsADirectoryError):
+        journal.append(DataVersion(timestamp=0, counter=1), [TopicConfig(topic_name="t")])
+    written: list[str] = []
+    journal.merge(lambda: written.append("table"))
+    assert written == ["table"]
+
+
 def test_a_line_that_is_none_is_passed_over_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
