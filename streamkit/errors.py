@@ -208,6 +208,12 @@ class MessageConversionError(MessagingError):
         self.target_type = target_type
         self.path = path
 
+    def happened_at(self, place: str, message: Message[object] | None = None) -> None:
+        """Say where, such as ``binding 'orders'``, and with which message."""
+        self.failed_message = message
+        if place:
+            self.args = (f"{place}: {self}",)
+
 
 class MessageHandlingError(MessagingError):
     """A handler raised; its exception is `__cause__`."""

@@ -50,7 +50,8 @@ class Parts:
         properties = self.service.factory.properties(binding)
         if properties.consumer.use_native_decoding:
             return _native_reader
-        return lambda type_: self.converter.payload_reader(type_, properties.content_type)
+        place = f"binding {binding!r}"
+        return lambda type_: self.converter.payload_reader(type_, properties.content_type, place=place)
 
     def is_batch(self, binding: str) -> bool:
         """Return whether an input hands over several messages at once."""

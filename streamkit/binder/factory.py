@@ -415,7 +415,7 @@ class BindingFactory:
         if properties.producer.use_native_encoding:
             return write_native
         try:
-            write = self._converter.payload_writer(properties.content_type)
+            write = self._converter.payload_writer(properties.content_type, place=f"binding {name!r}")
             return writing_in(properties.producer.header_mode, write)
         except MessageConversionError as error:
             raise located(self._origin(name, "content_type"), error) from error

@@ -87,30 +87,39 @@ class CompositeMessageConverter:
             target_type=type_,
         )
 
-    def payload_reader(self, type_: object, content_type: str | None = None) -> "PayloadReader":
-        """Reads the payloads of a binding of that content type as `type_`.
+    def payload_reader(
+        self, type_: object, content_type: str | None = None, *, place: str = ""
+    ) -> "PayloadReader":
+        """Reads the payloads of a binding of that content type as `type_`; its errors name the place.
 
         Raises:
             MessageConversionError: Nobody can.
         """
-        return PayloadReader(self, type_, content_type or DEFAULT_CONTENT_TYPE)
+        return PayloadReader(self, type_, content_type or DEFAULT_CONTENT_TYPE, place)
 
-    def payload_writer(self, content_type: str | None = None) -> "PayloadWriter":
-        """Writes the payloads of a binding of that content type."""
-        return PayloadWriter(self, content_type or DEFAULT_CONTENT_TYPE)
+    def payload_writer(self, content_type: str | None = None, *, place: str = "") -> "PayloadWriter":
+        """Writes the payloads of a binding of that content type; its errors name the place."""
+        return PayloadWriter(self, content_type or DEFAULT_CONTENT_TYPE, place)
 
 
 class PayloadReader:
     """Reads payloads as one type, each by its message's content type."""
 
-    __slots__ = ("_accepts", "_converter", "_default", "_readers", "_type")
+    __slots__ = ("_accepts", "_converter", "_default", "_place", "_readers", "_type")
 
-    def __init__(self, converter: CompositeMessageConverter, type_: object, content_type: str) -> None:
+    def __init__(
+        self, converter: CompositeMessageConverter, type_: object, content_type: str, place: str
+    ) -> None:
         self._converter = converter
         self._type = type_
+        self._place = place
         self._accepts = _instance_type(type_)
         self._default = content_type
-        self._readers = {content_type: converter.reader(type_, content_type)}
+        try:
+            self._readers = {content_type: converter.reader(type_, content_type)}
+        except MessageConversionError as error:
+            error.happened_at(place)
+            raise
 
     def __call__(self, message: Message[object]) -> object:
         """The payload of `message` as this reader's type.
@@ -127,15 +136,16 @@ class PayloadReader:
                 return payload
             return self._reader(content_type)(_as_bytes(payload, self._type))
         except MessageConversionError as error:
-            error.failed_message = message
+            error.happened_at(self._place, message)
             raise
         except Exception as error:  # a user's converter may raise anything
-            raise MessageConversionError(
+            failure = MessageConversionError(
                 f"Cannot read the payload as {type_name(self._type)} from {content_type}: {error}",
-                message,
                 content_type=content_type,
                 target_type=self._type,
-            ) from error
+            )
+            failure.happened_at(self._place, message)
+            raise failure from error
 
     def _reader(self, content_type: str) -> Reader:
         reader = self._readers.get(content_type)
@@ -149,11 +159,12 @@ class PayloadReader:
 class PayloadWriter:
     """Writes payloads to bytes, each by its message's content type."""
 
-    __slots__ = ("_converter", "_default", "_writers")
+    __slots__ = ("_converter", "_default", "_place", "_writers")
 
-    def __init__(self, converter: CompositeMessageConverter, content_type: str) -> None:
+    def __init__(self, converter: CompositeMessageConverter, content_type: str, place: str) -> None:
         self._converter = converter
         self._default = content_type
+        self._place = place
         _parsed(content_type)
         self._writers: dict[tuple[type, str], Writer] = {}
 
@@ -168,15 +179,16 @@ class PayloadWriter:
         try:
             payload = self._writer(type(message.payload), content_type)(message.payload)
         except MessageConversionError as error:
-            error.failed_message = message
+            error.happened_at(self._place, message)
             raise
         except Exception as error:  # a user's converter may raise anything
-            raise MessageConversionError(
+            failure = MessageConversionError(
                 f"Cannot write {type_name(type(message.payload))} as {content_type}: {error}",
-                message,
                 content_type=content_type,
                 target_type=type(message.payload),
-            ) from error
+            )
+            failure.happened_at(self._place, message)
+            raise failure from error
         return Message(payload, headers.with_content_type(content_type))
 
     def _writer(self, type_: type, content_type: str) -> Writer:

@@ -167,8 +167,24 @@ def test_what_cannot_be_written_is_the_sender_s_error(app: StreamApplication, te
     harness = test()
     with pytest.raises(MessagingError) as caught:
         app.bridge.send("b", object())
-    assert any(isinstance(cause, MessageConversionError) for cause in causes(caught.value))
+    (error,) = [cause for cause in causes(caught.value) if isinstance(cause, MessageConversionError)]
+    assert str(error).startswith("binding 'b': Cannot write object as JSON")
     assert harness.output("b").is_empty
+
+
+def test_what_cannot_be_read_is_told_with_its_binding(app: StreamApplication, test: Start) -> None:
+    """The log has one line for it, so that line says where the payload came in."""
+
+    @app.stream_listener("a")
+    def listen(numbers: list[int]) -> None:
+        raise AssertionError("nothing can be read")
+
+    harness = test()
+    harness.input("a").send([1, "two"])
+    (error,) = [each.payload for each in harness.errors]
+    assert isinstance(error, MessageConversionError)
+    assert str(error).startswith("binding 'a': Cannot read the payload as list[int]")
+    assert error.path == "$[1]"
 
 
 def test_native_bindings_convert_nothing(make_app: MakeApplication) -> None:

@@ -29,6 +29,26 @@ def test_a_listener_naming_no_binding_is_told_the_known_ones(app: StreamApplicat
     assert "spring.cloud.stream.bindings.aa.destination" in str(caught.value)
 
 
+def test_a_listener_that_cannot_be_given_its_payload_is_told_with_its_binding(
+    make_app: MakeApplication,
+) -> None:
+    """Beside the function, its file and line, and the parameter."""
+
+    async def parse(payload: dict[str, str]) -> None:
+        """A listener."""
+
+    app = make_app(bindings__a__content_type="application/xml")
+    app.stream_listener("a")(parse)
+    with (
+        pytest.raises(
+            ConfigurationError,
+            match=r"parse \(.*:\d+\).*'payload': binding 'a': No converter reads application/xml",
+        ),
+        app.test(),
+    ):
+        pass
+
+
 def test_everything_wrong_is_one_report(make_app: MakeApplication) -> None:
     """Two unknown bindings, a wrong expression, an exception that does not exist."""
     app = make_app(
