@@ -126,4 +126,17 @@ class BatchListenerHandler(ListenerHandler):
 
 
 def _are_settlements(result: object) -> TypeGuard[list[Settlement]]:
-    return isinstance(result, list) and bool(result) and all(isinstance(each, Settlement) for each in result)
+    """Whether a listener settles its messages.
+
+    Raises:
+        TypeError: It settles some of them only.
+    """
+    if not isinstance(result, list):
+        return False
+    others = [each for each in result if not isinstance(each, Settlement)]
+    if others and len(others) < len(result):
+        raise TypeError(
+            f"the listener returned {others[0]!r} among its settlements: return one settlement for each message, "
+            "or nothing to accept all"
+        )
+    return bool(result) and not others

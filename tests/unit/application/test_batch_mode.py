@@ -132,6 +132,19 @@ def test_a_settlement_too_few_fails_the_batch(app: StreamApplication) -> None:
         )
 
 
+def test_what_is_no_settlement_fails_the_batch(app: StreamApplication) -> None:
+    """A settlement that was forgotten is not an acceptance."""
+
+    @app.stream_listener("a")
+    async def listen(orders: list[Order]) -> list[Settlement | None]:
+        return [RejectMessage("wrong") if order.number == 2 else None for order in orders]
+
+    with app.test() as test:
+        fill(test, "a", [Order(1), Order(2)])
+        test.advance(seconds=5)
+        assert "the listener returned None among its settlements" in str(test.errors[0].payload.__cause__)
+
+
 def test_settlements_are_for_what_was_handed_over(app: StreamApplication) -> None:
     """A message that could not be converted needs none."""
 
