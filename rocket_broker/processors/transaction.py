@@ -144,6 +144,7 @@ class TransactionProcessor:
         if (
             message is None
             or message.topic != TRANS_CHECK_MAX_TIME_TOPIC
+            or not self._store.leads_to(message.topic, message.queue_id, message.queue_offset, offset)
             or not {*wanted} <= {*message.properties}
         ):
             raise Refusal(

@@ -297,6 +297,11 @@ class MessageStore:
             return self._commit_log.record(log_offset, size)
         return None
 
+    def leads_to(self, topic: str, queue_id: int, offset: int, commit_log_offset: int) -> bool:
+        """Whether the message with this number in a queue is the one at that offset of the commit log."""
+        entries = self.consume_queue_entries(topic, queue_id, offset, 1)
+        return any(log_offset == commit_log_offset for _, log_offset, _, _ in entries)
+
     def message_at(self, commit_log_offset: int, size: int | None = None) -> memoryview | None:
         """Return the record at an offset of the commit log, None if none begins there.
 

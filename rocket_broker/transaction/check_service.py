@@ -43,6 +43,9 @@ LOOKED_AT_ONCE = 64
 BYTES_AT_ONCE = 1024 * 1024
 HOUR_MS = 3_600_000
 
+_NEVER = (PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_EXCEEDED)
+"""What is refused so is refused again."""
+
 
 class _Verdict(enum.Enum):
     DONE = "go on with the next"
@@ -134,21 +137,25 @@ class TransactionCheckService:
         return _Verdict.DONE
 
     def _pass_over(self, half: MessageExt) -> _Verdict:
-        half.properties.setdefault(PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET, str(half.queue_offset))
-        return _Verdict.TROUBLE if self._halves.put_back(half) is None else _Verdict.DONE
+        name = PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET
+        status = self._halves.put_back(half, {name: half.properties.get(name, str(half.queue_offset))})
+        return _Verdict.DONE if status is PutStatus.OK else self._not_put_back(half, 0, status)
+
+    def _not_put_back(self, half: MessageExt, checks: int, status: PutStatus) -> _Verdict:
+        """Put aside what can never be stored anew: it must not hold up those behind it."""
+        return self._put_aside(half, checks) if status in _NEVER else _Verdict.TROUBLE
 
     def _ask(self, half: MessageExt, checks: int) -> _Verdict:
-        half.properties[PROPERTY_TRANSACTION_CHECK_TIMES] = str(checks + 1)
-        stored = self._halves.put_back(half)
-        if stored is None:
-            return _Verdict.TROUBLE
+        status = self._halves.put_back(half, {PROPERTY_TRANSACTION_CHECK_TIMES: str(checks + 1)})
+        if status is not PutStatus.OK:
+            return self._not_put_back(half, checks, status)
         group = half.properties[PROPERTY_PRODUCER_GROUP]
         producer = self._producer(group)
         if producer is None:
             self._nobody[group] += 1
             return _Verdict.DONE
         try:
-            header, body = _question(stored)
+            header, body = _question(half)
             producer.connection.invoke_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
         except RemotingError as e:
             _log.warning("%r could not be asked about %s: %s", producer, half.msg_id, e)

@@ -109,13 +109,16 @@ class HalfMessages:
     def find(self, commit_log_offset: int) -> MessageExt | None:
         """Return the half message whose record begins there, pending or not, without its body.
 
-        Who asks may be anybody: bodies are large, and looked at only when everything else is right.
+        Who asks may be anybody: bodies are large, and looked at only when everything else is right. A record
+        may be part of another message's body: a half message is what the half queue leads to.
         """
         record = self._store.message_at(commit_log_offset)
         if record is None:
             return None
         header = peek_record(record)
-        if header.topic != TRANS_HALF_TOPIC:
+        if header.topic != TRANS_HALF_TOPIC or not self._store.leads_to(
+            TRANS_HALF_TOPIC, HALF_QUEUE, header.queue_offset, commit_log_offset
+        ):
             return None
         return MessageExt(
             header.topic,
@@ -158,18 +161,19 @@ class HalfMessages:
         self._topics.create_by_send_back(TRANS_CHECK_MAX_TIME_TOPIC, 1, READ | WRITE)
         return self._replace(half, TRANS_CHECK_MAX_TIME_TOPIC, 0, half.properties).status
 
-    def put_back(self, half: MessageExt) -> MessageExt | None:
-        """Store a pending half message anew, with its properties as they are now; None if it could not be.
+    def put_back(self, half: MessageExt, added: dict[str, str] | None = None) -> PutStatus:
+        """Store a pending half message anew, with what is added to its properties; ``half`` is the new one then.
 
         The new one takes the old one's place: who ends the old one ends it.
         """
-        result = self._replace(half, TRANS_HALF_TOPIC, HALF_QUEUE, half.properties)
-        if result.status is not PutStatus.OK:
-            return None
-        half.queue_offset = result.queue_offset
-        half.commit_log_offset = result.commit_log_offset
-        half.store_host = self._writer.store_host
-        return half
+        properties = half.properties | (added or {})
+        result = self._replace(half, TRANS_HALF_TOPIC, HALF_QUEUE, properties)
+        if result.status is PutStatus.OK:
+            half.properties = properties
+            half.queue_offset = result.queue_offset
+            half.commit_log_offset = result.commit_log_offset
+            half.store_host = self._writer.store_host
+        return result.status
 
     def resume(self, message: MessageExt) -> PutStatus:
         """Store a message that was put aside as a half message again."""

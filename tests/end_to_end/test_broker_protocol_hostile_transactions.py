@@ -1,0 +1,96 @@
+"""Half messages made to harm: those that are none, and those that cannot be stored anew."""
+
+import asyncio
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.headers import ResumeCheckHalfMessageRequestHeader
+from rocket_remoting.message_id import create_offset_id, parse_offset_id
+from rocket_remoting.properties import encode_properties
+from rocket_remoting.record import encode_record
+from tests.end_to_end.raw_client import RawClient, Scene
+from tests.end_to_end.raw_client import with_broker as with_any_broker
+from tests.end_to_end.transactions import GROUP, HALF, OP, PUT_ASIDE, begin, end, questions
+
+MINUTE = 60.0
+RECORD_HEAD = 88
+"""Bytes of a record before its body."""
+
+
+def with_broker(scene: Scene[None]) -> None:
+    """Run the scene with a broker that forgets no client for want of heartbeats."""
+    with_any_broker(scene, channelExpiredTimeout="100000000")
+
+
+async def send_hidden(client: RawClient, topic: str) -> int:
+    """Send a message whose body is the record of another; return where that begins."""
+    first, second = [parse_offset_id((await client.send(body=b"")).msg_id)[2] for _ in range(2)]
+    offset = second + (second - first) + RECORD_HEAD
+    body = encode_record(
+        topic,
+        b"hidden",
+        encode_properties({"PGROUP": "others", "REAL_TOPIC": "secret", "REAL_QID": "0"}),
+        queue_id=0,
+        queue_offset=0,
+        commit_log_offset=offset,
+        sys_flag=0,
+        flag=0,
+        born_timestamp=1,
+        born_host=("127.0.0.1", 1),
+        store_timestamp=1,
+        store_host=("127.0.0.1", 1),
+    )
+    await client.send(body=body)
+    return offset
+
+
+def test_a_half_message_within_a_body_is_none() -> None:
+    """Who knows where a body will lie could end the transactions of others by it, and reach any topic."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        half = await begin(client, embedded.broker.clock.now_ms())
+        offset = await send_hidden(client, HALF)
+        assert embedded.broker.store.message_at(offset) is not None
+        answer = await end(
+            client, half, producer_group="others", commit_log_offset=offset, transaction_id=None
+        )
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark == f"Find prepared transaction message failed: no half message at {offset}"
+        assert await client.end(OP) == 0
+
+    with_broker(scene)
+
+
+def test_a_message_put_aside_within_a_body_is_none() -> None:
+    """It does not become a half message of anybody's choice."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        offset = await send_hidden(client, PUT_ASIDE)
+        host, port = parse_offset_id((await client.send()).msg_id)[:2]
+        header = ResumeCheckHalfMessageRequestHeader(msg_id=create_offset_id(host, port, offset))
+        answer = await client.ask(RequestCode.RESUME_CHECK_HALF_MESSAGE, header)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert await client.end(HALF) == 0
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("more", [{}, {"CHECK_IMMUNITY_TIME_IN_SECONDS": "100"}])
+def test_a_half_message_that_cannot_grow_holds_up_nobody(more: dict[str, str]) -> None:
+    """Its properties have no room for the number of checks: it is put aside, and the next one is asked about."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.heartbeat(producers=(GROUP,))
+        now = embedded.broker.clock.now_ms()
+        await begin(client, now, key="probe", fill="-", **more)
+        (probe,) = await client.messages(HALF)
+        room = 32_767 - len(encode_properties(probe.properties))
+        await begin(client, now, key="large", fill="x" * (room - 10), **more)
+        await begin(client, now, key="small")
+        await asyncio.sleep(1.5 * MINUTE)
+        assert "small" in {question.message.unique_key for question in questions(client)}
+        assert [aside.unique_key for aside in await client.messages(PUT_ASIDE)] == ["large"]
+
+    with_broker(scene)
