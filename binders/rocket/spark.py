@@ -30,7 +30,7 @@ def spark_source(name_servers: str, destination: ConsumerDestination) -> SparkFo
 def spark_sink(name_servers: str, destination: ProducerDestination, group: str) -> SparkFormat:
     """Return the sink of a binding's topic."""
     options = {"nameServer": name_servers, "topic": destination.name, "producerGroup": group}
-    return SparkFormat(FORMAT, options | {"includeHeaders": "true"})
+    return SparkFormat(FORMAT, options)
 
 
 def _starting(delivery: Delivery) -> dict[str, str]:

@@ -209,13 +209,12 @@ def test_a_query_that_fails_is_told_and_started_again(
     def fragile(rows: "DataFrame") -> "DataFrame":
         from pyspark.sql import functions as f
 
-        @f.udf("int")
-        def twice(delay: int) -> int:
+        def twice(delay):  # without hints: Spark would take them for the kind of function
             if stumble.exists():
                 raise ValueError("stumbled")
             return 2 * delay
 
-        return rows.select("carrier", twice("delay").alias("delay"))
+        return rows.select("carrier", f.udf(twice, "int")("delay").alias("delay"))
 
     query = run(app, fragile)
     failed = Heard()
