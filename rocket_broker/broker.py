@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.errors import AddressUnreachable, StartError
+from rocket_broker.errors import AddressUnreachable, StartError, StoreUnusable
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
@@ -113,6 +113,7 @@ class Broker:
             AddressInUse: Somebody else has the port.
             AddressUnreachable: Clients could not connect to the address they would be told.
             DamagedTable: A table and its backup cannot be read.
+            StoreUnusable: The file system refuses to read or write the store.
             StoreError: The store is in use by another broker, or damaged beyond repair.
         """
         async with AsyncExitStack() as undo:
@@ -132,7 +133,10 @@ class Broker:
     # Starting, step by step; each step adds what undoes it
 
     async def _open_files(self, undo: AsyncExitStack) -> None:
-        self.recovery = self.store.load()
+        try:
+            self.recovery = self.store.load()
+        except OSError as e:
+            raise StoreUnusable(self.settings.store_path_root_dir, e) from e
         undo.push_async_callback(self.store.stop)
         self.topics.load()
         undo.callback(self.topics.journal.merge, self.topics.save)

@@ -4,6 +4,7 @@
 
     BrokerError
     ├── DamagedTable           a table's file and its backup are unreadable: path
+    ├── StoreUnusable          the file system refuses the store: path
     ├── SqlError               an expression is none: line, column, reason (`rocket_broker.filter.sql`)
     ├── SettingError           a settings line is wrong: key, value, origin, problem
     │   └── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
@@ -24,6 +25,7 @@ __all__ = [
     "DamagedTable",
     "SettingError",
     "StartError",
+    "StoreUnusable",
     "UnknownSetting",
 ]
 
@@ -43,6 +45,21 @@ class DamagedTable(BrokerError):  # noqa: N818 - a state, not a mistake
         super().__init__(
             f"{path} cannot be read ({problem}), nor its backup ({backup_problem}). Restore one of them, "
             "or move both away to start with an empty table"
+        )
+        self.path = path
+
+
+class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
+    """The file system refuses to read or write the store.
+
+    Attributes:
+        path: The store's directory.
+    """
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(
+            f"the store in {path} cannot be used: {error.filename or path}: {error.strerror or error}. "
+            "Give the broker a directory that it may write to (storePathRootDir)"
         )
         self.path = path
 

@@ -196,6 +196,16 @@ def test_two_brokers_cannot_share_a_store(tmp_path: Path) -> None:
         assert first.signal(signal.SIGTERM) == 0
 
 
+def test_a_store_that_cannot_be_written_is_one_clear_sentence(tmp_path: Path) -> None:
+    """Before anything is served, and with the file that was refused."""
+    (tmp_path / "store").write_text("a file where the directory should be")
+    with running("broker", *store_with(tmp_path), cwd=tmp_path) as broker:
+        assert broker.wait() == 1
+        log = "".join(broker.log)
+    assert f"the store in {tmp_path / 'store'} cannot be used" in log
+    assert "Traceback" not in log
+
+
 def test_the_effective_settings_are_shown_with_their_origins(tmp_path: Path) -> None:
     """Each honoured key with its value and where it came from; nothing is started."""
     arguments = store_with(tmp_path, brokerPermission="4")
