@@ -27,9 +27,12 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
 from rocket_remoting.errors import ResponseError
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
     CreateTopicRequestHeader,
     DeleteKVConfigRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -42,6 +45,8 @@ from rocket_remoting.headers import (
     QueryMessageRequestHeader,
     ResetOffsetRequestHeader,
     ViewMessageRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
 )
 from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.message_id import parse_offset_id
@@ -127,6 +132,28 @@ class Admin:
             pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
             found[broker_name] = {name.strip(): value.strip() for name, _, value in pairs}
         return found
+
+    async def wipe_write_perm(self, broker_name: str) -> int:
+        """Producers choose the broker no more, once they look at routes again; returns how many topics it has.
+
+        The broker itself still takes what is sent to it, and consumers go on. A restart of the broker, or a topic
+        that is made on it, gives the permission back.
+        """
+        header, code = (
+            WipeWritePermOfBrokerRequestHeader(broker_name=broker_name),
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        )
+        answers = await self._tell_name_servers(code, header)
+        return max(answer.header(WipeWritePermOfBrokerResponseHeader).wipe_topic_count for answer in answers)
+
+    async def add_write_perm(self, broker_name: str) -> int:
+        """Producers may choose the broker again; returns how many topics it has."""
+        header, code = (
+            AddWritePermOfBrokerRequestHeader(broker_name=broker_name),
+            RequestCode.ADD_WRITE_PERM_OF_BROKER,
+        )
+        answers = await self._tell_name_servers(code, header)
+        return max(answer.header(AddWritePermOfBrokerResponseHeader).add_topic_count for answer in answers)
 
     async def topics(self) -> set[str]:
         """All topics the name servers know, the brokers' own among them."""
@@ -234,10 +261,10 @@ class Admin:
         header = DeleteKVConfigRequestHeader(namespace=ORDER_TOPIC_CONFIG, key=topic)
         await self._tell_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
-    async def _tell_name_servers(self, code: RequestCode, header: Header) -> None:
+    async def _tell_name_servers(self, code: RequestCode, header: Header) -> list[RemotingCommand]:
         self._life.require_running()
-        for address in self.settings.name_server_addresses:
-            await self._client.name_servers.ask(address, code, header)
+        ask, addresses = self._client.name_servers.ask, self.settings.name_server_addresses
+        return [await ask(address, code, header) for address in addresses]
 
     # Groups
 
