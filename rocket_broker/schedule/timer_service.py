@@ -278,38 +278,40 @@ class TimerService:
                 raise RemoteProtocolError("no record")
             message = decode_record(record, decompress=False)
             properties = message.properties
+            added = {
+                PROPERTY_TIMER_ENQUEUE_MS: str(timed_ms),
+                PROPERTY_TIMER_DEQUEUE_MS: str(self._clock.now_ms()),
+            }
             if rolls:
                 topic, queue_id = TIMER_TOPIC, TIMER_QUEUE
                 rolled = int(properties.get(PROPERTY_TIMER_ROLL_TIMES, "0"))
-                properties[PROPERTY_TIMER_ROLL_TIMES] = str(rolled + 1)
+                added[PROPERTY_TIMER_ROLL_TIMES] = str(rolled + 1)
             else:
                 topic, queue_id = properties[PROPERTY_REAL_TOPIC], int(properties[PROPERTY_REAL_QUEUE_ID])
         except (RemoteProtocolError, KeyError, ValueError) as e:
             _log.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
-        properties[PROPERTY_TIMER_ENQUEUE_MS] = str(timed_ms)
-        properties[PROPERTY_TIMER_DEQUEUE_MS] = str(self._clock.now_ms())
-        return self._put(message, topic, queue_id)
+        status = self._put(message, topic, queue_id, properties | added)
+        if status is PutStatus.PROPERTIES_SIZE_EXCEEDED:  # the message itself has room, what we add has none
+            status = self._put(message, topic, queue_id, properties)
+        if status in _NEVER:
+            _log.error("%r for %s cannot be delivered and is skipped: %s", message, topic, status.value)
+            return True
+        return status is PutStatus.OK
 
-    def _put(self, message: MessageExt, topic: str, queue_id: int) -> bool:
-        result = self._writer.put(
+    def _put(self, message: MessageExt, topic: str, queue_id: int, properties: dict[str, str]) -> PutStatus:
+        return self._writer.put(
             topic,
             queue_id,
             message.body,
-            message.properties,
+            properties,
             flag=message.flag,
             sys_flag=message.sys_flag,
             born_timestamp=message.born_timestamp,
             born_host=message.born_host,
             reconsume_times=message.reconsume_times,
             may_delay=False,
-        )
-        if result.status in _NEVER:
-            _log.error(
-                "%r for %s cannot be delivered and is skipped: %s", message, topic, result.status.value
-            )
-            return True
-        return result.status is PutStatus.OK
+        ).status
 
     # Files
 
@@ -329,16 +331,14 @@ class TimerService:
         """Bring the timers to the disk, and then how far they are: what was delivered is there before."""
         files = self._files
         progress, delivered = files.progress, self._store.max_commit_log_offset
-        files.is_dirty = False
+        files.is_dirty = written = False
         try:
             await asyncio.to_thread(files.sync)
             if await self._store.flush_to(delivered):
                 files.flushed(progress)
-                return
-        except OSError:
-            files.is_dirty = True
-            raise
-        files.is_dirty = True
+                written = True
+        finally:  # also when the stop of the broker comes between
+            files.is_dirty = files.is_dirty or not written
 
 
 def cancel_key(topic: str, unique_key: str) -> str:

@@ -12,6 +12,7 @@ from rocket_remoting import MemoryTransport, TcpTransport
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
+from rocket_remoting.properties import encode_properties
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import HELD, RawClient, with_broker
 
@@ -357,3 +358,23 @@ def test_only_timed_messages_have_handles() -> None:
         assert answer.code == ResponseCode.NO_PERMISSION
 
     with_broker(scene, recallMessageEnable="false")
+
+
+def test_a_message_without_room_for_what_the_broker_adds_comes_too() -> None:
+    """Its properties are as long as can be: it is delivered without the times of its timer."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        asked = {"TIMER_DELAY_SEC": "10", "UNIQ_KEY": "id"}
+        await client.send(properties=asked | {"fill": "-"})
+        await asyncio.sleep(12)
+        (probe,) = await client.messages()
+        for name in ("TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"):
+            del probe.properties[name]
+        room = 32_767 - len(encode_properties(probe.properties))
+        await client.send(properties=asked | {"fill": "x" * room})
+        await asyncio.sleep(12)
+        (_, message) = await client.messages()
+        assert message.properties["fill"] == "x" * room
+        assert "TIMER_ENQUEUE_MS" not in message.properties
+
+    with_broker(scene)

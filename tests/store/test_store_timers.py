@@ -1,6 +1,7 @@
 """Timers on a disk: to forty days, through kills and power failures, and over the files' ends."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from random import Random
@@ -10,6 +11,7 @@ import pytest
 
 from rocket_broker.message_writer import MessageWriter
 from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.schedule.timer_settings import TimerSettings
 from rocket_broker.store import MessageStore, PutStatus, StoreCorrupt
@@ -311,3 +313,39 @@ def test_messages_that_cannot_be_timed_hold_up_nobody(timer_disk: Disk, time: Vi
         assert timers.delivered == ["good"]
 
     timers.run(time, scene)
+
+
+class SlowDisk(OsFileSystem):
+    """Syncs the timer log when it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop: asyncio.AbstractEventLoop
+        self.begun = asyncio.Event()
+        self.go_on = threading.Event()
+
+    def sync(self, path: Path) -> None:
+        """Say that it has begun, and wait."""
+        if path.parent.name == "timerlog":
+            self.loop.call_soon_threadsafe(self.begun.set)
+            self.go_on.wait(10)
+        super().sync(path)
+
+
+def test_a_stop_amid_a_flush_writes_how_far_the_timers_are(time: VirtualTime, tmp_path: Path) -> None:
+    """The flush under way is given up, and made again: what was delivered is not delivered again."""
+    slow = SlowDisk()
+    disk = Disk(slow, tmp_path / "store", time.clock)  # type: ignore[arg-type]
+    timers = Timers(disk)
+
+    async def scene() -> None:
+        slow.loop = asyncio.get_running_loop()
+        timers.send("later", 60)
+        await slow.begun.wait()
+        slow.loop.call_soon(slow.loop.call_soon, slow.go_on.set)
+
+    timers.run(time, scene)
+    progress = TimerCheckpoint(disk.root / "config" / "timercheck", OsFileSystem()).load()
+    assert progress is not None
+    assert progress.queue_offset == 1
+    disk.close()
