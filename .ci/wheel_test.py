@@ -12,7 +12,7 @@ from streamkit import StreamApplication, send_to
 def test_the_packages_come_from_the_wheel():
     """Nothing is imported from a checkout."""
     assert "site-packages" in streamkit.__file__
-    for package in ("streamkit", "rocket_remoting", "rocket_client", "rocket_broker"):
+    for package in ("streamkit", "rocket_remoting", "rocket_client", "rocket_broker", "pyspark_rocketmq"):
         assert files(package).joinpath("py.typed").is_file(), package
 
 
