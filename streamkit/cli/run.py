@@ -46,7 +46,7 @@ class _Options:
         return ["-m", "streamkit.cli", "run", *options, self.target, *self.settings, *own]
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
     "--app-dir", default=".", show_default=True, help="Where the module is looked for, before the path."
 )
@@ -78,7 +78,7 @@ def run(
 ) -> None:
     """Run the application NAME (`app` if not given) of MODULE until Ctrl-C or SIGTERM.
 
-    What follows MODULE:NAME are settings that win over those of files, such as
+    What is no option of this command is a setting that wins over those of files, such as
     --spring.cloud.stream.default-binder=inmemory.
 
     The first signal stops gracefully: calls in flight are finished. The second one ends at once.

@@ -103,6 +103,15 @@ def test_workers_share_a_broker_and_finish_what_they_do(tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
+def test_options_may_follow_the_name(tmp_path: Path) -> None:
+    """`streamkit run shop --workers 1`: what the command knows is no setting."""
+    with running(tmp_path, "--texts=end", "--workers", "1", options=()) as process:
+        output, _ = process.communicate(timeout=60)
+    assert "The workers share" in output
+    assert "got end" in output
+    assert process.returncode == 0
+
+
 def test_a_crashed_worker_is_started_again(tmp_path: Path) -> None:
     """After a pause, with the broker and the other worker untouched; what was sent meanwhile arrives."""
     with running(tmp_path, "--texts=1,2,3,4") as process:
