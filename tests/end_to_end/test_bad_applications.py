@@ -16,8 +16,8 @@ from tests.end_to_end.honest_shop import HonestShop, settings
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[ThreadedBroker]:
-    """One broker for all of them."""
-    with ThreadedBroker() as started:
+    """One broker for all of them, which filters by tags only."""
+    with ThreadedBroker(settings={"enablePropertyFilter": "false"}) as started:
         yield started
 
 
