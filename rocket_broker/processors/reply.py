@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from rocket_broker.message_writer import Host, MessageWriter, properties_text
 from rocket_broker.processors.destinations import Destinations
+from rocket_broker.processors.send import put_refusal
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
@@ -46,6 +47,8 @@ _log = logging.getLogger(__name__)
 
 PUSH_SECONDS = 10.0
 MAX_PUSHES = 4096
+MAX_PUSHED_BYTES = 64 * 1024 * 1024
+"""Of the bodies on their way: clients that do not answer must not fill the memory."""
 NOT_STORED = "0"
 """The message id of a reply that is not stored; clients cannot read an answer without one."""
 
@@ -72,6 +75,7 @@ class ReplyProcessor:
         self._statistics = statistics
         self._born_host = born_host
         self._pushes: set[asyncio.Task[None]] = set()
+        self._pushed_bytes = 0
 
     def reply(self, connection: Connection, command: RemotingCommand) -> None:
         """SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325)."""
@@ -82,9 +86,13 @@ class ReplyProcessor:
             header = command.header(SendMessageRequestHeader)
         config = self._destinations.topic(connection, header)
         header.queue_id = self._destinations.queue_id(connection, header, config)
-        if len(self._pushes) >= MAX_PUSHES:
+        size = len(command.body)
+        if size > self._settings.max_message_size:
+            raise put_refusal(PutStatus.MESSAGE_ILLEGAL, self._settings)
+        if len(self._pushes) >= MAX_PUSHES or self._pushed_bytes + size > MAX_PUSHED_BYTES:
             raise Refusal(
-                ResponseCode.SYSTEM_BUSY, f"{MAX_PUSHES} replies wait for clients that do not answer"
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(self._pushes)} replies of {self._pushed_bytes} bytes wait for clients that do not answer",
             )
         task = asyncio.ensure_future(self._carry(connection, command, header))
         self._pushes.add(task)
@@ -99,7 +107,11 @@ class ReplyProcessor:
     async def _carry(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
     ) -> None:
-        problem = await self._push(connection, command, header)
+        self._pushed_bytes += len(command.body)
+        try:
+            problem = await self._push(connection, command, header)
+        finally:
+            self._pushed_bytes -= len(command.body)
         answer = SendMessageResponseHeader(
             msg_id=NOT_STORED,
             queue_id=header.queue_id,

@@ -156,3 +156,25 @@ def test_a_reply_to_an_unknown_topic_or_queue_is_refused() -> None:
         assert (await client.ask(Code.SEND_REPLY_MESSAGE_V2, unknown)).code == ResponseCode.TOPIC_NOT_EXIST
 
     with_broker(scene)
+
+
+def test_replies_to_who_does_not_answer_fill_no_memory() -> None:
+    """64 MiB of them are on their way at most; one that is larger than any message is refused at once."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        came: asyncio.Queue[None] = asyncio.Queue()
+        silent = await asking(embedded, lambda request: came.put_nowait(None))
+        too_large = await reply(client, TO_ASKER, bytes(4 * 1024 * 1024 + 1))
+        assert too_large.code == ResponseCode.MESSAGE_ILLEGAL
+        body = bytes(4 * 1024 * 1024)
+        waiting = []
+        for _ in range(16):
+            waiting.append(asyncio.ensure_future(reply(client, TO_ASKER, body)))
+            await came.get()
+        refused = await reply(client, TO_ASKER, body)
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert "16 replies of 67108864 bytes wait" in (refused.remark or "")
+        await asyncio.gather(*waiting)
+        await silent.connection.close()
+
+    with_broker(scene)
