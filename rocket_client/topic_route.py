@@ -81,11 +81,15 @@ class TopicRoute:
         return 0
 
 
+_MOST_DIGITS = 5
+"""Of a number of queues: what somebody mistyped must not fill the memory of every client."""
+
+
 def _configured_queues(topic: str, order_topic_conf: str) -> tuple[MessageQueue, ...]:
     queues: list[MessageQueue] = []
     for part in order_topic_conf.split(";"):
         broker_name, colon, count = part.strip().rpartition(":")
-        if colon and count.isdecimal():
+        if colon and count.isdecimal() and len(count) <= _MOST_DIGITS:
             queues.extend(MessageQueue(topic, broker_name, number) for number in range(int(count)))
         elif part.strip():
             _LOG.warning("order configuration of topic %s: %r is not broker:count", topic, part)

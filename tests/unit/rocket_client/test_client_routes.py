@@ -70,6 +70,12 @@ def test_messages_come_from_readable_queues_wherever_they_are() -> None:
     ]
 
 
+def test_what_is_none_of_an_order_configuration_is_passed_over() -> None:
+    """The rest counts; nobody's memory is filled with billions of queues."""
+    route = TopicRoute("orders", data(order_topic_conf="a:x;b;c:99999999999;broker-a:1;"))
+    assert route.publish_queues == (MessageQueue("orders", "broker-a", 0),)
+
+
 def test_an_order_configuration_fixes_the_queues() -> None:
     """Exactly those it lists, in its order, whoever is alive."""
     route = TopicRoute("orders", data(order_topic_conf="gone:1;broker-a:2"))
