@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 from uuid import uuid4
 
 from binders.rocket.client_settings import ClientSettingsMaker
@@ -14,6 +13,7 @@ from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
 from binders.rocket.discovery import discovered
 from binders.rocket.groups import Subscriptions, begin_now, keep_for, topics_of
 from binders.rocket.headers import TOPIC
+from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
 from binders.rocket.polled import RocketPolledSource
 from binders.rocket.producer import RocketProducerBinding
 from binders.rocket.properties import (
@@ -35,8 +35,7 @@ from rocket_client import (
     TopicNotFoundError,
     TransactionProducer,
 )
-from rocket_client.settings import parse_addresses
-from rocket_remoting import ConnectError, RemotingError
+from rocket_remoting import RemotingError
 from rocket_remoting.tcp import TcpTransport
 from rocket_remoting.topics import dlq_topic, validate_group, validate_topic
 from rocket_remoting.transport import Transport
@@ -56,17 +55,11 @@ from streamkit.binder.spark_format import SparkFormat
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.messaging.message import Message
 
-if TYPE_CHECKING:  # the broker is imported only by an application that starts one
-    from rocket_broker.embedded import EmbeddedBroker
-
 log = logging.getLogger(__name__)
 
 B = TypeVar("B", RocketConsumerBinding, RocketBatchBinding, RocketPolledSource)
 P = TypeVar("P")
 
-LOOPBACK: Final = "127.0.0.1"
-DEFAULT_NAME_SERVER: Final = f"{LOOPBACK}:9876"
-DEFAULT_BROKER_PORT: Final = 10911
 DEFAULT_QUEUES: Final = 4
 
 CAPABILITIES: Final = frozenset(
@@ -86,11 +79,7 @@ CAPABILITIES: Final = frozenset(
     }
 )
 
-_PREFIX: Final = "spring.cloud.stream.rocketmq.binder"
-_CREATE_TOPIC: Final = (
-    f". Create it (mqadmin updateTopic -t {{topic}}), or set {_PREFIX}.provisioning=create."
-)
-_PROBE_TIMEOUT: Final = 1.0
+_CREATE_TOPIC: Final = f". Create it (mqadmin updateTopic -t {{topic}}), or set {PREFIX}.provisioning=create."
 
 _transport: ContextVar[Transport | None] = ContextVar("rocketmq_binder_transport", default=None)
 
@@ -115,13 +104,18 @@ class RocketBinder(Binder):
 
     def __init__(self, name: str, context: BinderContext) -> None:
         super().__init__(name)
-        self._properties = context.environment.bind(_PREFIX, RocketBinderProperties)
+        self._properties = context.environment.bind(PREFIX, RocketBinderProperties)
         spring = context.environment.bind(self.type, RocketSpringProperties)
-        self._configured_name_server = self._properties.name_server or spring.name_server
         self._clock = context.clock
         self._transport: Transport = _transport.get() or TcpTransport()
+        self._cluster = NameServers(
+            name,
+            self._properties,
+            self._properties.name_server or spring.name_server,
+            self._transport,
+            self._clock,
+        )
         self._name_servers: tuple[str, ...] = ()
-        self._embedded: EmbeddedBroker | None = None
         self._admin: Admin | None = None
         self._discovered: frozenset[Capability] = frozenset()
         self._subscriptions = Subscriptions()
@@ -134,7 +128,7 @@ class RocketBinder(Binder):
         Raises:
             BinderUnavailable: No name server answers.
         """
-        self._name_servers = await self._find_name_servers()
+        self._name_servers = await self._cluster.find()
         self._admin = Admin(self._client_settings(), transport=self._transport, clock=self._clock)
         await self._admin.start()
         try:
@@ -142,7 +136,7 @@ class RocketBinder(Binder):
         except RemotingError as error:
             raise BinderUnavailable(
                 f"binder {self.name!r} reaches no RocketMQ name server at {';'.join(self._name_servers)}: {error}. "
-                f"Start one (`streamkit broker`), or set {_PREFIX}.name-server.",
+                f"Start one (`streamkit broker`), or set {PREFIX}.name-server.",
                 binder=self.name,
             ) from error
 
@@ -151,9 +145,7 @@ class RocketBinder(Binder):
         if self._admin is not None:
             await self._admin.shutdown()
             self._admin = None
-        if self._embedded is not None:
-            await self._embedded.stop()
-            self._embedded = None
+        await self._cluster.stop()
 
     @asynccontextmanager
     async def shared(self) -> AsyncIterator[Mapping[str, str]]:
@@ -162,78 +154,21 @@ class RocketBinder(Binder):
         Raises:
             BinderUnavailable: It cannot be started.
         """
-        name_servers = await self._find_name_servers()
+        name_servers = await self._cluster.find()
         try:
-            if self._embedded is None:
+            if not self._cluster.is_embedded:
                 yield {}
                 return
             provisioning = self._properties.provisioning
             if provisioning is Provisioning.AUTO:
                 provisioning = Provisioning.CREATE
             yield {
-                f"{_PREFIX}.name-server": ";".join(name_servers),
-                f"{_PREFIX}.embedded": Embedded.NEVER.value,
-                f"{_PREFIX}.provisioning": provisioning.value,
+                f"{PREFIX}.name-server": ";".join(name_servers),
+                f"{PREFIX}.embedded": Embedded.NEVER.value,
+                f"{PREFIX}.provisioning": provisioning.value,
             }
         finally:
             await self.stop()
-
-    async def _find_name_servers(self) -> tuple[str, ...]:
-        configured = self._configured_name_server
-        embedded = self._properties.embedded
-        if embedded is Embedded.ALWAYS:
-            address = parse_addresses(configured)[0] if configured else f"{LOOPBACK}:0"
-            try:
-                return (await self._start_embedded(address, broker_port=0),)
-            except BinderUnavailable as error:  # nobody else's broker would do
-                raise BinderError(str(error), binder=self.name) from error.__cause__
-        if configured:
-            return parse_addresses(configured)
-        if embedded is Embedded.NEVER or await self._answers(DEFAULT_NAME_SERVER):
-            return (DEFAULT_NAME_SERVER,)
-        started = await self._start_embedded(DEFAULT_NAME_SERVER, DEFAULT_BROKER_PORT)
-        log.warning(
-            "Nobody listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
-            "Set %s.name-server to use a cluster, %s.embedded=never to wait for one.",
-            started,
-            self._properties.embedded_store,
-            _PREFIX,
-            _PREFIX,
-        )
-        return (started,)
-
-    async def _answers(self, address: str) -> bool:
-        try:
-            connection = await self._transport.connect(address, timeout=_PROBE_TIMEOUT)
-        except ConnectError:
-            return False
-        await connection.close()
-        return True
-
-    async def _start_embedded(self, address: str, broker_port: int) -> str:
-        """Start the broker and return its name server's address."""
-        from rocket_broker.embedded import EmbeddedBroker
-        from rocket_broker.errors import BrokerError
-        from rocket_broker.store.errors import StoreError
-
-        broker = EmbeddedBroker(
-            Path(self._properties.embedded_store),
-            name_server_port=int(address.rpartition(":")[2]),
-            broker_port=broker_port,
-            transport=self._transport,
-            clock=self._clock,
-            settings={"messageDelayLevel": _delay_level_text(self._properties)},
-        )
-        try:
-            await broker.start()
-        except (BrokerError, StoreError, OSError) as error:
-            raise BinderUnavailable(
-                f"binder {self.name!r} could not start its embedded broker: {error}. Set {_PREFIX}.name-server to use "
-                f"a broker that runs already, or {_PREFIX}.embedded-store to have a store of its own.",
-                binder=self.name,
-            ) from error
-        self._embedded = broker
-        return broker.name_server_address
 
     def _client_settings(self) -> ClientSettings:
         return ClientSettings(
@@ -388,7 +323,7 @@ class RocketBinder(Binder):
     @property
     def _known_name_servers(self) -> str:
         """Those found, before the start those to be tried first."""
-        return ";".join(self._name_servers) or self._configured_name_server or DEFAULT_NAME_SERVER
+        return ";".join(self._name_servers) or self._cluster.configured or DEFAULT_NAME_SERVER
 
     @property
     def _settings(self) -> ClientSettingsMaker:
@@ -397,7 +332,7 @@ class RocketBinder(Binder):
     async def _provision(self, topic: str, binding: str, queues: int) -> None:
         provisioning = self._properties.provisioning
         if provisioning is Provisioning.AUTO:
-            provisioning = Provisioning.NONE if self._embedded is None else Provisioning.CREATE
+            provisioning = Provisioning.CREATE if self._cluster.is_embedded else Provisioning.NONE
         if provisioning is Provisioning.NONE:
             return
         admin = self._require_admin()
@@ -406,7 +341,7 @@ class RocketBinder(Binder):
         except TopicNotFoundError:
             if provisioning is Provisioning.VERIFY:
                 raise BinderError(
-                    f"binding {binding!r}: topic {topic!r} does not exist and {_PREFIX}.provisioning=verify"
+                    f"binding {binding!r}: topic {topic!r} does not exist and {PREFIX}.provisioning=verify"
                     + _CREATE_TOPIC.format(topic=topic),
                     binder=self.name,
                     binding=binding,
@@ -496,7 +431,3 @@ def _own(extended: object, model: type[P], binding: str) -> P:
     if isinstance(extended, model):
         return extended
     raise TypeError(f"binding {binding!r} was given {type(extended).__name__} instead of {model.__name__}")
-
-
-def _delay_level_text(properties: RocketBinderProperties) -> str:
-    return " ".join(f"{int(level.total_seconds())}s" for level in properties.message_delay_level)

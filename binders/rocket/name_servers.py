@@ -1,0 +1,128 @@
+"""Finding the name servers, and starting an embedded broker where there is none."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from binders.rocket.properties import Embedded, RocketBinderProperties
+from rocket_client.settings import parse_addresses
+from rocket_remoting import ConnectError
+from rocket_remoting.transport import Transport
+from streamkit.clock import Clock
+from streamkit.errors import BinderError, BinderUnavailable
+
+if TYPE_CHECKING:  # the broker is imported only by an application that starts one
+    from rocket_broker.embedded import EmbeddedBroker
+
+__all__ = ["DEFAULT_NAME_SERVER", "PREFIX", "NameServers"]
+
+log = logging.getLogger(__name__)
+
+PREFIX: Final = "spring.cloud.stream.rocketmq.binder"
+
+LOOPBACK: Final = "127.0.0.1"
+DEFAULT_NAME_SERVER: Final = f"{LOOPBACK}:9876"
+DEFAULT_BROKER_PORT: Final = 10911
+
+_PROBE_TIMEOUT: Final = 1.0
+
+
+class NameServers:
+    """Those that one binder uses.
+
+    Attributes:
+        configured: Their addresses in the settings, if they are there.
+    """
+
+    def __init__(
+        self,
+        binder: str,
+        properties: RocketBinderProperties,
+        configured: str | None,
+        transport: Transport,
+        clock: Clock,
+    ) -> None:
+        self.configured = configured
+        self._binder = binder
+        self._properties = properties
+        self._transport = transport
+        self._clock = clock
+        self._broker: EmbeddedBroker | None = None
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether they were started here."""
+        return self._broker is not None
+
+    async def find(self) -> tuple[str, ...]:
+        """Return their addresses; start an embedded broker first where the settings ask for one.
+
+        Raises:
+            BinderError: It cannot be started, and no other broker would do.
+            BinderUnavailable: It cannot be started.
+        """
+        configured = self.configured
+        embedded = self._properties.embedded
+        if embedded is Embedded.ALWAYS:
+            address = parse_addresses(configured)[0] if configured else f"{LOOPBACK}:0"
+            try:
+                return (await self._start(address, broker_port=0),)
+            except BinderUnavailable as error:  # nobody else's broker would do
+                raise BinderError(str(error), binder=self._binder) from error.__cause__
+        if configured:
+            return parse_addresses(configured)
+        if embedded is Embedded.NEVER or await self._answers(DEFAULT_NAME_SERVER):
+            return (DEFAULT_NAME_SERVER,)
+        started = await self._start(DEFAULT_NAME_SERVER, DEFAULT_BROKER_PORT)
+        log.warning(
+            "Nobody listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
+            "Set %s.name-server to use a cluster, %s.embedded=never to wait for one.",
+            started,
+            self._properties.embedded_store,
+            PREFIX,
+            PREFIX,
+        )
+        return (started,)
+
+    async def stop(self) -> None:
+        """Stop the embedded broker if one was started."""
+        if self._broker is not None:
+            await self._broker.stop()
+            self._broker = None
+
+    async def _answers(self, address: str) -> bool:
+        try:
+            connection = await self._transport.connect(address, timeout=_PROBE_TIMEOUT)
+        except ConnectError:
+            return False
+        await connection.close()
+        return True
+
+    async def _start(self, address: str, broker_port: int) -> str:
+        """Start the broker and return its name server's address."""
+        from rocket_broker.embedded import EmbeddedBroker
+        from rocket_broker.errors import BrokerError
+        from rocket_broker.store.errors import StoreError
+
+        broker = EmbeddedBroker(
+            Path(self._properties.embedded_store),
+            name_server_port=int(address.rpartition(":")[2]),
+            broker_port=broker_port,
+            transport=self._transport,
+            clock=self._clock,
+            settings={"messageDelayLevel": _delay_level_text(self._properties)},
+        )
+        try:
+            await broker.start()
+        except (BrokerError, StoreError, OSError) as error:
+            raise BinderUnavailable(
+                f"binder {self._binder!r} could not start its embedded broker: {error}. Set {PREFIX}.name-server to "
+                f"use a broker that runs already, or {PREFIX}.embedded-store to have a store of its own.",
+                binder=self._binder,
+            ) from error
+        self._broker = broker
+        return broker.name_server_address
+
+
+def _delay_level_text(properties: RocketBinderProperties) -> str:
+    return " ".join(f"{int(level.total_seconds())}s" for level in properties.message_delay_level)
