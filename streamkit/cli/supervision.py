@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from streamkit.cli.supervisor import Plan, Supervisor
 from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
+from streamkit.config.environment import IN_CODE
 from streamkit.config.settings import PREFIX
-from streamkit.errors import StreamkitError
+from streamkit.errors import ConfigurationError, StreamkitError
 
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
 
-__all__ = ["settings_of_workers", "shared_settings", "supervise"]
+__all__ = ["check_can_be_told", "settings_of_workers", "shared_settings", "supervise"]
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,11 @@ async def _supervise_several(
     application.take_arguments(settings)
     async with AsyncExitStack() as shared:
         common = await shared_settings(application, shared)
+        each = [{**common, **own} for own in settings_of_workers(application, workers)]
+        check_can_be_told(application, each)
         commands = [
-            command(number, [f"--{key}={value}" for key, value in {**common, **own}.items()])
-            for number, own in enumerate(settings_of_workers(application, workers))
+            command(number, [f"--{key}={value}" for key, value in told.items()])
+            for number, told in enumerate(each)
         ]
         return await Supervisor(Plan(commands, changes)).run()
 
@@ -77,6 +80,25 @@ async def shared_settings(application: "StreamApplication", shared: AsyncExitSta
                 log.info("The workers share %s=%s", key, value)
             found |= {registry.key_for(binder, key): value for key, value in own.items()}
     return found
+
+
+def check_can_be_told(application: "StreamApplication", workers: Sequence[Mapping[str, str]]) -> None:
+    """Refuse settings of workers that the application's code gives itself: those win over arguments.
+
+    Raises:
+        ConfigurationError: There is one, with another value.
+    """
+    for told in workers:
+        for key, value in told.items():
+            found = application.environment.get(key)
+            if found is not None and str(found.origin) == IN_CODE and str(found) != value:
+                raise ConfigurationError(
+                    f"{found.origin}: {key}={found}: with --workers this one is told {key}={value}, but what code "
+                    "gives wins: give it in a file, as an argument or as an environment variable",
+                    key=key,
+                    value=str(found),
+                    origin=str(found.origin),
+                )
 
 
 def settings_of_workers(application: "StreamApplication", workers: int) -> Sequence[Mapping[str, str]]:

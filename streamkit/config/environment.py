@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -32,6 +32,9 @@ from streamkit.config.validation import Bound, SettingWarning, validate, without
 from streamkit.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
+
+IN_CODE: Final = "given in code"
+"""The origin of settings that win over all others."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -215,7 +218,7 @@ def _strong_sources(
 ) -> Iterator[PropertySource]:
     """The sources stronger than files, the strongest first."""
     if overrides is not None:
-        yield table_source("overrides", overrides, "given in code")
+        yield table_source("overrides", overrides, IN_CODE)
     from_arguments = arguments_source(arguments)
     yield from_arguments
     from_variables = EnvironmentVariables(variables)
