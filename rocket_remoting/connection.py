@@ -479,6 +479,7 @@ class Connection(asyncio.BufferedProtocol):
         due = self._last_activity + self._limits.idle_timeout
         if due > self._loop.time():
             self._idle_timer = self._loop.call_at(due, self._check_idle)
+            self._decoder.shrink()
             return
         logger.info(
             "closing the connection to %s: idle for %g s", self.remote_address, self._limits.idle_timeout

@@ -35,11 +35,13 @@ class FrameDecoder:
     __slots__ = ("_end", "_max_frame", "_start", "_view", "failure")
 
     BUFFER_SIZE = 64 * 1024
+    IDLE_SIZE = 16 * 1024
+    """What a connection begins with: thousands of them do little more than send heartbeats."""
     _GROWTH = 1024 * 1024
 
     def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
         self._max_frame = max_frame
-        self._view = memoryview(bytearray(self.BUFFER_SIZE))
+        self._view = memoryview(bytearray(self.IDLE_SIZE))
         self._start = self._end = 0
         self.failure: RemoteProtocolError | None = None  # why this connection cannot be read any further
 
@@ -47,6 +49,17 @@ class FrameDecoder:
     def pending(self) -> int:
         """Bytes received of a frame that is not whole yet."""
         return self._end - self._start
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of the receive buffer: more once a read has filled a small one, or a frame needs it."""
+        return len(self._view)
+
+    def shrink(self) -> None:
+        """Give back the room of a busy time, if nothing is in it."""
+        if not self.pending and self.capacity > self.IDLE_SIZE:
+            self._view = memoryview(bytearray(self.IDLE_SIZE))
+            self._start = self._end = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
         """The commands that `data` completes.
@@ -112,16 +125,17 @@ class FrameDecoder:
         """Leave room for the rest of a frame of `frame` bytes (0: its size is not known yet)."""
         capacity = len(self._view)
         pending = self._end - self._start
+        # A read that filled the buffer may have left more behind.
+        size = max(capacity, self.BUFFER_SIZE) if self._end == capacity else capacity
         if not pending:
             self._start = self._end = 0
-            if capacity > self.BUFFER_SIZE:
-                self._view = memoryview(bytearray(self.BUFFER_SIZE))
+            size = min(size, self.BUFFER_SIZE)
+            if size != capacity:
+                self._view = memoryview(bytearray(size))
         elif self._end == capacity or self._start + frame > capacity:
-            size = capacity
-            if frame > capacity:
+            if frame > size:
                 # What a peer announces is believed only as far as it has sent half of it.
-                size = min(frame, max(2 * pending, self._GROWTH))
-                size = max(size, capacity)
+                size = max(size, self.BUFFER_SIZE, min(frame, max(2 * pending, self._GROWTH)))
             target = self._view if size == capacity else memoryview(bytearray(size))
             if self._start or target is not self._view:
                 target[:pending] = self._view[self._start : self._end]

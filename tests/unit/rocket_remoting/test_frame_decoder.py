@@ -137,3 +137,24 @@ def test_pending_counts_what_waits() -> None:
     decoder = FrameDecoder()
     decoder.feed(frame(b"x") + frame(b"y")[:20])
     assert decoder.pending == 20
+
+
+def test_room_grows_with_what_one_read_brings_and_is_given_back() -> None:
+    """A connection that sends now and then has a small buffer, one that fills it a large one until it rests."""
+    decoder = FrameDecoder()
+    decoder.feed(frame(b"now and then"))
+    assert decoder.capacity == FrameDecoder.IDLE_SIZE
+    burst = b"".join(frame(b"x" * 100, n) for n in range(200))
+    assert len(decoder.feed(burst)) == 200
+    assert decoder.capacity == FrameDecoder.BUFFER_SIZE
+    decoder.shrink()
+    assert decoder.capacity == FrameDecoder.IDLE_SIZE
+
+
+def test_what_is_half_received_survives_shrinking() -> None:
+    """A buffer with something in it stays."""
+    decoder, data = FrameDecoder(), frame(b"x" * 30_000)
+    decoder.feed(data[:20_000])
+    decoder.shrink()
+    (command,) = decoder.feed(data[20_000:])
+    assert command.body == b"x" * 30_000
