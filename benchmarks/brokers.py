@@ -29,6 +29,16 @@ class MeasuredBroker:
 def bundled_broker() -> Iterator[MeasuredBroker]:
     """`streamkit broker`, with a store in a temporary directory."""
     home = Path(tempfile.mkdtemp(prefix="streamkit-bench-"))
+    try:
+        with bundled_broker_of(home) as broker:
+            yield broker
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def bundled_broker_of(home: Path, last_signal: signal.Signals = signal.SIGTERM) -> Iterator[MeasuredBroker]:
+    """`streamkit broker`, with its store in the directory, which stays; it is ended by the signal."""
     name_server_port, broker_port = free_ports()
     command = [sys.executable, "-m", "streamkit.cli", "broker", "--store", str(home)]
     command += ["--name-server-port", str(name_server_port), "--port", str(broker_port)]
@@ -39,9 +49,10 @@ def bundled_broker() -> Iterator[MeasuredBroker]:
         elapsed = time.perf_counter() - started
         yield MeasuredBroker("bundled", f"127.0.0.1:{name_server_port}", process.pid, elapsed)
     finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
-        shutil.rmtree(home, ignore_errors=True)
+        process.send_signal(last_signal)
+        process.wait(timeout=60)
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def _await_boot(process: "subprocess.Popen[str]") -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 STOP_SECONDS = 30.0
 
 _BROKER = re.compile(r"The broker\[(?P<name>[^,]+), (?P<address>[^\]]+)\] boot success")
