@@ -35,7 +35,8 @@ from rocket_client import (
     TopicNotFoundError,
     TransactionProducer,
 )
-from rocket_remoting import RemotingError
+from rocket_remoting import RemotingError, ResponseError
+from rocket_remoting.codes import ResponseCode
 from rocket_remoting.tcp import TcpTransport
 from rocket_remoting.topics import dlq_topic, validate_group, validate_topic
 from rocket_remoting.transport import Transport
@@ -308,6 +309,9 @@ class RocketBinder(Binder):
         except RemotingError as error:
             if forget is not None:
                 await forget()
+            if isinstance(error, ResponseError) and error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
+                key = "sql" if extended.subscription is None else "subscription"
+                raise ConfigurationError(f"binding {destination.binding!r}: {error}", key=key) from error
             raise self._unavailable(destination.binding, destination.name, error) from error
         return binding
 

@@ -21,7 +21,7 @@ from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.sending import SendingHandler
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
-from streamkit.errors import BinderError, BinderUnavailable, UnsupportedCapability
+from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError, UnsupportedCapability
 from streamkit.events import binding_changed, binding_created, binding_removed, notify
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.message import Message
@@ -64,6 +64,10 @@ class ReadyBinder(ABC):
             BinderUnavailable: Its system is away.
             ConfigurationError: It cannot do what a setting asks.
         """
+
+    def located(self, error: ConfigurationError) -> ConfigurationError:
+        """Return an error of the binder with the place of the binder's own setting that it names."""
+        return error
 
 
 class Binding(ABC):
@@ -319,7 +323,10 @@ class InputBinding(Binding):
         destination.permits.grant()
         if self._is_paused:
             destination.permits.withhold()
-        consumer = await receiver.bind(binder, destination)
+        try:
+            consumer = await receiver.bind(binder, destination)
+        except ConfigurationError as error:
+            raise self.binder.located(error) from error
         if self._stops != stops:
             await consumer.stop(0)
             return False

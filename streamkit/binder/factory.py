@@ -102,6 +102,15 @@ class _CheckedBinder(ReadyBinder):
                 raise each.refused(self._binding, binder)
         return binder
 
+    def located(self, error: ConfigurationError) -> ConfigurationError:
+        if error.key is None or error.origin is not None:
+            return error
+        for each in self._asked:
+            setting = _setting(each.origins, [error.key])
+            if setting is not None:
+                return located(setting, error)
+        return error
+
 
 @dataclass(slots=True)
 class NewDestination:
