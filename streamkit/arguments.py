@@ -57,11 +57,13 @@ class ArgumentPlan:
         positional: One getter for each positional argument.
         keywords: One getter for each keyword-only argument.
         takes_acknowledgment: Whether the listener settles by hand.
+        listener: What it is called in errors.
     """
 
     positional: tuple[Getter, ...]
     keywords: Mapping[str, Getter]
     takes_acknowledgment: bool
+    listener: str
 
     def arguments(self, message: Message[object]) -> tuple[list[object], dict[str, object]]:
         """Return the arguments for ``message``.
@@ -69,10 +71,14 @@ class ArgumentPlan:
         Raises:
             MessageConversionError: The payload or a header is not what the listener asks for.
         """
-        positional = [get(message) for get in self.positional]
-        if not self.keywords:
-            return positional, {}
-        return positional, {name: get(message) for name, get in self.keywords.items()}
+        try:
+            positional = [get(message) for get in self.positional]
+            if not self.keywords:
+                return positional, {}
+            return positional, {name: get(message) for name, get in self.keywords.items()}
+        except MessageConversionError as error:
+            error.meant_for(self.listener, message)
+            raise
 
 
 def plan_arguments(
@@ -162,7 +168,8 @@ class _Planner:
                 keywords[parameter.name] = getter
             else:
                 positional.append(getter)
-        return ArgumentPlan(tuple(positional), keywords, self._takes_acknowledgment)
+        listener = describe(self._function).partition(" (")[0]  # messages travel: no paths of this machine
+        return ArgumentPlan(tuple(positional), keywords, self._takes_acknowledgment, listener)
 
     def _getter(self, parameter: inspect.Parameter, hint: object) -> Getter:
         type_, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)

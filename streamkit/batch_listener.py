@@ -64,7 +64,7 @@ def plan_batch_arguments(
             )
     plan = plan_arguments(function, reader_of_list, providers)
     read = items[0] if items else _payload
-    return BatchPlan(plan.positional, plan.keywords, plan.takes_acknowledgment, read)
+    return BatchPlan(plan.positional, plan.keywords, plan.takes_acknowledgment, plan.listener, read)
 
 
 def _item_reader(type_: object, reader_for: MakeReader) -> Reader:
@@ -121,6 +121,7 @@ class BatchListenerHandler(ListenerHandler):
             try:
                 items.append(plan.read(one))
             except MessageConversionError as error:
+                error.meant_for(plan.listener, one)
                 batch.errors[place] = error
         return items
 

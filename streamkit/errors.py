@@ -214,6 +214,11 @@ class MessageConversionError(MessagingError):
         if place:
             self.args = (f"{place}: {self}",)
 
+    def meant_for(self, listener: str, message: Message[object]) -> None:
+        """Say which listener does not get which message."""
+        self.failed_message = message
+        self.args = (f"{self}; the listener is {listener}",)
+
 
 class MessageHandlingError(MessagingError):
     """A handler raised; its exception is `__cause__`."""

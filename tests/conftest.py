@@ -7,6 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# How long something takes is the machine's affair: other tests run beside.
+settings.register_profile("streamkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("streamkit")
 
 CAPABILITIES = Path(__file__).parents[1] / "docs" / "capabilities.md"
 # Tests of stores start brokers of their own anyway.

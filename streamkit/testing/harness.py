@@ -121,7 +121,9 @@ class Harness:
 
     def _restore(self) -> None:
         self.app.channel("errorChannel").unsubscribe(self._note_error)
-        message_sent.disconnect(self._note_sent, sender=self.app)
+        message_sent.disconnect(
+            self._note_sent
+        )  # of any sender: else the signal keeps it among its receivers
         for provider in reversed(self._overridden):
             provider.reset_last_overriding()
         self._overridden.clear()

@@ -137,6 +137,7 @@ def test_brokers_restart_one_after_the_other_and_no_send_fails(tmp_path: Path) -
             Producer("shop", producing) as producer,
         ):
             await admin.create_topic("orders", queues=QUEUES)
+            await admin.await_topic("orders", queues=len(NAMES) * QUEUES, timeout=60)
             async with consumer:
                 sender = Sender(producer)
                 sending = asyncio.create_task(sender.run())
@@ -164,6 +165,7 @@ def test_a_drained_broker_takes_messages_again_on_request(tmp_path: Path) -> Non
             Producer("shop", settings) as producer,
         ):
             await admin.create_topic("orders", queues=QUEUES)
+            await admin.await_topic("orders", queues=len(NAMES) * QUEUES, timeout=60)
             assert await admin.wipe_write_perm("broker-a") > 0
             sender = Sender(producer)
             sending = asyncio.create_task(sender.run())

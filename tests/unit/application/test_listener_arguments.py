@@ -108,7 +108,9 @@ def test_a_missing_header_is_a_conversion_error(app: StreamApplication, test: St
     harness = test()
     harness.input("a").send("x")
     letter = harness.dead_letters("a").receive()
-    assert letter.headers["FAILURE_MESSAGE"] == "the message has no header 'colour'"
+    assert letter.headers["FAILURE_MESSAGE"] == (
+        f"the message has no header 'colour'; the listener is {__name__}.{listener.__qualname__}"
+    )
 
 
 def two_payloads(first: str, second: str) -> None:

@@ -184,6 +184,7 @@ def test_what_cannot_be_read_is_told_with_its_binding(app: StreamApplication, te
     (error,) = [each.payload for each in harness.errors]
     assert isinstance(error, MessageConversionError)
     assert str(error).startswith("binding 'a': Cannot read the payload as list[int]")
+    assert str(error).endswith(f"the listener is {__name__}.{listen.__qualname__}")
     assert error.path == "$[1]"
 
 

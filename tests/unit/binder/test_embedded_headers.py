@@ -35,9 +35,10 @@ def test_what_was_embedded_is_extracted(payload: bytes, headers: dict[str, objec
 
 @given(st.binary(max_size=64))
 def test_bytes_that_only_begin_alike_stay_as_they_are(data: bytes) -> None:
-    """No bytes make the reader fail."""
+    """No bytes make the reader fail; those that say there are no headers in front have none, as Spring writes it."""
     payload, headers = extract_headers(b"\xff" + data)
-    assert headers or payload == b"\xff" + data
+    says_none = data.startswith(b"\0") and len(data) >= 8
+    assert headers or payload == (data[1:] if says_none else b"\xff" + data)
 
 
 @pytest.mark.parametrize("end", range(9, len(SPRING) - 2))
