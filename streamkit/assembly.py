@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
 from streamkit.arguments import describe, plan_arguments
@@ -46,6 +45,7 @@ from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.handler import Handler, is_async
 from streamkit.parts import Parts
 from streamkit.polled_binding import PolledBinding
+from streamkit.results import check_result, warn_of_lost_result
 from streamkit.transactions import prepare_listener
 
 if TYPE_CHECKING:
@@ -417,8 +417,10 @@ class Assembly:
         function, listener = registered.function, registered.listener
         outputs = [self._parts.channels[name] for name in outputs_on(function)]
         is_batch = self._parts.is_batch(binding)
-        if not outputs and not is_batch:
-            _warn_of_lost_result(function)
+        if outputs:
+            check_result(function, self._parts.reader_factory(binding))
+        elif not is_batch:
+            warn_of_lost_result(function)
         if is_batch and listener.condition:
             raise ConfigurationError(
                 f"listener {describe(function)} has a condition, but binding {binding!r} is in batch mode: sort the "
@@ -466,11 +468,3 @@ class Assembly:
             self._errors.extend(found.errors)
         except ConfigurationError as error:
             self._errors.append(error)
-
-
-def _warn_of_lost_result(function: Callable[..., object]) -> None:
-    returned = getattr(function, "__annotations__", {}).get("return")
-    if returned not in (None, NoneType, "None", Any, inspect.Parameter.empty):
-        log.warning(
-            "Listener %s returns %s, but has no @send_to: it goes nowhere", describe(function), returned
-        )

@@ -1,6 +1,7 @@
 """What is wrong with an application is told at start, all of it, with names."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -47,6 +48,57 @@ def test_a_listener_that_cannot_be_given_its_payload_is_told_with_its_binding(
         app.test(),
     ):
         pass
+
+
+class Plain:
+    """Has no fields that could be written."""
+
+
+class Shape:
+    """Has none itself, but its subclasses have."""
+
+
+@dataclass
+class Square(Shape):
+    """A shape that can be written."""
+
+    side: int
+
+
+@pytest.mark.parametrize("returned", [Plain, list[Plain], Plain | None, dict[str, Plain]])
+def test_a_result_that_cannot_be_written_is_told_at_start(
+    make_app: MakeApplication, returned: object
+) -> None:
+    """Not at the first message: with the function, its file and line, and what to do."""
+
+    async def draw(payload: str) -> object:
+        raise AssertionError("not to be called")
+
+    draw.__annotations__["return"] = returned
+    app = make_app()
+    app.stream_listener("a")(send_to("b")(draw))
+    with (
+        pytest.raises(
+            ConfigurationError, match=r"draw \(.*:\d+\) returns Plain, which cannot be written: make it"
+        ),
+        app.test(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("returned", [Shape, Square, list[Square], Message[bytes], Message[Square], object])
+def test_what_may_be_writable_is_no_mistake(make_app: MakeApplication, returned: object) -> None:
+    """A base class whose subclasses have fields, and messages."""
+
+    async def draw(payload: str) -> object:
+        return Square(2)
+
+    draw.__annotations__["return"] = returned
+    app = make_app()
+    app.stream_listener("a")(send_to("b")(draw))
+    with app.test() as harness:
+        harness.input("a").send("x")
+        assert harness.output("b").receive(dict).payload == {"side": 2}
 
 
 def test_everything_wrong_is_one_report(make_app: MakeApplication) -> None:
