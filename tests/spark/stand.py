@@ -2,13 +2,17 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from rocket_client import Admin
 from rocket_client.blocking import BlockingClient, MessageQueue, ProducerSettings, QueueRange
+from rocket_client.blocking.pipeline import Request
 from rocket_client.settings import ClientSettings
+from rocket_remoting.bodies import KVTable, decode_body
+from rocket_remoting.codes import RequestCode
 from rocket_remoting.message import Message, MessageExt
 from rocket_remoting.record import decode_records
 from tests.end_to_end.broker_process import running
@@ -77,6 +81,7 @@ class Stand:
         queue = next(each for each in self.queues(topic) if each.queue_id == queue_id)
         for start in range(0, len(messages), 500):
             self.client.send_batch(messages[start : start + 500], queue=queue)
+        self.await_dispatch(topic)
 
     def fill(self, topic: str, count: int, start: int = 0) -> list[str]:
         """Store messages over the queues: ``start`` and following as text; return the bodies."""
@@ -88,8 +93,21 @@ class Stand:
                 self.send(topic, [body.encode() for body in own], queue.queue_id)
         return bodies
 
+    def await_dispatch(self, topic: str) -> None:
+        """Wait until the queues show all that is stored: Apache's broker fills them behind its answers."""
+        queue = self.queues(topic)[0]
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            answer = self.client.ask(queue, Request(RequestCode.GET_BROKER_RUNTIME_INFO))
+            # In its first moments Apache's broker answers with an error.
+            if answer.body and decode_body(answer.body, KVTable).table["dispatchBehindBytes"] == "0":
+                return
+            time.sleep(0.05)
+        raise AssertionError("the broker's queues are still behind its log")
+
     def messages(self, topic: str) -> list[MessageExt]:
         """All messages of the topic, queue after queue."""
+        self.await_dispatch(topic)
         queues = self.queues(topic)
         ends = self.client.max_offsets(queues)
         begins = self.client.min_offsets(queues)
@@ -107,6 +125,7 @@ class Stand:
 
     def count(self, topic: str) -> int:
         """How many messages the topic has."""
+        self.await_dispatch(topic)
         return sum(self.client.max_offsets(self.queues(topic)).values())
 
 
