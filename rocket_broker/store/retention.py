@@ -65,7 +65,6 @@ class Retention:
         self._index = index
         self._flusher = flusher
         self._deleting = asyncio.Lock()
-        self._seen_used = 0.0
 
     async def run(self) -> None:
         """Look at age and disk from time to time, until cancelled."""
