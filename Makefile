@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test peers spark crashes check bench broker fmt clean
+.PHONY: help demo demo-listeners test peers spark crashes check bench broker fmt clean
 
 help: ## Show what each target does
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  \033[1mmake %-8s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  \033[1mmake %-14s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("streamkit needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11 <target>")'
@@ -19,22 +19,27 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## Stream 336,776 flights through the bundled broker and check the totals
+demo: $(STAMP) ## Stream 336,776 flights through the bundled broker and Spark, draw the chart, check every total
+	@$(BIN)/python -m samples.pipeline $(ARGS)
+
+demo-listeners: $(STAMP) ## The same flights through listeners, without Spark
 	@$(BIN)/python -m samples.flights $(ARGS)
 
 test: $(STAMP) ## Run the tests that need nothing but Python
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup -m "not peer and not spark" $(ARGS)
 
 peers: $(STAMP) ## Run the tests against foreign clients and brokers (Java, Maven); skipped with a reason without them
+	@$(BIN)/python -m tests.peer
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup -m "peer and not spark" $(ARGS)
 
 spark: $(STAMP) ## Run the tests on Spark
+	@$(BIN)/python -m tests.peer
 	@$(BIN)/python -m pytest -m spark $(ARGS)
 
-crashes: $(STAMP) ## Kill the broker 200 times under load and check every promise after each start
-	@$(BIN)/python -m tests.crash_campaign $(ARGS)
+crashes: $(STAMP) ## Kill the broker 200 times under load and write what was found into docs/reliability.md
+	@$(BIN)/python -m tests.crash_campaign --report docs/reliability.md $(ARGS)
 
-check: $(STAMP) ## What CI runs: lint, types, import rules, tests, peers, the installed wheel
+check: $(STAMP) ## What CI runs: lint, types, import rules, the installed wheel, tests, peers, Spark
 	@.ci/check
 
 bench: $(STAMP) ## Measure throughput, CPU per message and latency, beside Apache's broker where Java is
@@ -47,4 +52,4 @@ fmt: $(STAMP) ## Format and sort imports
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean: ## Remove the virtual environment, caches and the local store
-	rm -rf $(VENV) .streamkit .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) .streamkit flights.png .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -1,7 +1,10 @@
 """What somebody who installed the wheel, and has no checkout, can do."""
 
 import asyncio
+import subprocess
+import sys
 from importlib.resources import files
+from pathlib import Path
 
 import streamkit
 from rocket_client import ConsumeFromWhere, Producer, ProducerSettings, PushConsumer, PushConsumerSettings
@@ -12,7 +15,9 @@ from streamkit import StreamApplication, send_to
 def test_the_packages_come_from_the_wheel():
     """Nothing is imported from a checkout."""
     assert "site-packages" in streamkit.__file__
-    for package in ("streamkit", "rocket_remoting", "rocket_client", "rocket_broker", "pyspark_rocketmq"):
+    packages = ["streamkit", "rocket_remoting", "rocket_client", "rocket_broker", "service_manager"]
+    binders = ["binders.inmemory", "binders.kafka", "binders.rocket"]
+    for package in (*packages, *binders, "pyspark_rocketmq", "pyspark_streamkit"):
         assert files(package).joinpath("py.typed").is_file(), package
 
 
@@ -33,6 +38,13 @@ def test_an_application_under_test():
     with app.test() as test:
         test.input("numbers").send(7)
         assert test.output("squares").receive(int).payload == 49
+
+
+def test_a_new_project(tmp_path):
+    """The command and its templates are in the wheel."""
+    command = ["new", "--binder", "acme", "--directory", str(tmp_path)]
+    subprocess.run([Path(sys.executable).with_name("streamkit"), *command], check=True)
+    assert (tmp_path / "binders" / "acme" / "plugin.py").is_file()
 
 
 def test_a_real_broker_by_the_fixture(rocket_broker):

@@ -12,7 +12,7 @@ from importlib import import_module
 _NAMES_OF = {
     "codes": ("RequestCode", "ResponseCode"),
     "command": ("HeaderEncoding", "RemotingCommand"),
-    "connection": ("Connection", "Handler", "Limits"),
+    "connection": ("Connection", "Handler"),
     "errors": (
         "ConnectError",
         "ConnectionLost",
@@ -23,6 +23,7 @@ _NAMES_OF = {
         "ResponseError",
         "TooManyRequests",
     ),
+    "limits": ("Limits",),
     "memory": ("MemoryTransport",),
     "message": ("Message", "MessageExt", "MessageQueue"),
     "tcp": ("TcpTransport",),

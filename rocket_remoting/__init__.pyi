@@ -4,7 +4,6 @@ from rocket_remoting.command import HeaderEncoding as HeaderEncoding
 from rocket_remoting.command import RemotingCommand as RemotingCommand
 from rocket_remoting.connection import Connection as Connection
 from rocket_remoting.connection import Handler as Handler
-from rocket_remoting.connection import Limits as Limits
 from rocket_remoting.errors import ConnectError as ConnectError
 from rocket_remoting.errors import ConnectionLost as ConnectionLost
 from rocket_remoting.errors import LocalProtocolError as LocalProtocolError
@@ -13,6 +12,7 @@ from rocket_remoting.errors import RemotingError as RemotingError
 from rocket_remoting.errors import RequestTimeout as RequestTimeout
 from rocket_remoting.errors import ResponseError as ResponseError
 from rocket_remoting.errors import TooManyRequests as TooManyRequests
+from rocket_remoting.limits import Limits as Limits
 from rocket_remoting.memory import MemoryTransport as MemoryTransport
 from rocket_remoting.message import Message as Message
 from rocket_remoting.message import MessageExt as MessageExt

@@ -32,7 +32,7 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
     """The body of a batch request.
 
     Raises:
-        LocalProtocolError: A message's properties are too long or hold a separator.
+        LocalProtocolError: A message's properties are too long, or hold a separator or what UTF-8 cannot hold.
     """
     parts: list[bytes] = []
     for message in messages:

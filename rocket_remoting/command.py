@@ -230,11 +230,6 @@ class RemotingCommand:
         pieces.insert(0, PREFIX.pack(length, self.encoding << 24 | header_length) + header)
         return pieces
 
-    def encode_into(self, buffer: bytearray) -> None:
-        """Append the frame to `buffer`."""
-        for piece in self.encode():
-            buffer += piece
-
     def _json_header(self) -> bytes:
         fields: bytes
         if self._raw is not None and self._header is None and not self._extra:

@@ -8,11 +8,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import cast
 
-from rocket_remoting.address import format_address
+from rocket_remoting.address import format_address, log_peer
 from rocket_remoting.codes import ResponseCode, request_name
 from rocket_remoting.command import Buffer, RemotingCommand
 from rocket_remoting.errors import (
@@ -23,39 +22,17 @@ from rocket_remoting.errors import (
     TooManyRequests,
 )
 from rocket_remoting.ext_fields import Header
-from rocket_remoting.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
+from rocket_remoting.frame_decoder import FrameDecoder
+from rocket_remoting.limits import Limits
 
 logger = logging.getLogger("rocket_remoting")
 
 _MAX_OPAQUE = 0x7FFFFFFF
+_COUNTED_FROM = 64 * 1024
+"""Bytes that wait to be written: more of them count against what all connections may buffer."""
 
 Handler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
 """Answers a request, in the loop; None: the answer comes later by `Connection.respond`, or never."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What one end allows the other.
-
-    Attributes:
-        max_frame: Most bytes of a frame that is read.
-        max_connections: Most connections a server keeps; further ones are closed at once.
-        max_pending_bytes: Bytes that may wait to be written to a peer. Above, `Connection.drain` waits, and a
-            server reads nothing more from that peer.
-        max_unread_bytes: Bytes that may wait to be written to a client of a server that does not read: pushes and
-            answers to held requests. Above, the connection is closed.
-        max_pending_requests: Most requests of ours without an answer on one connection.
-        idle_timeout: Seconds without a byte either way after which a connection is closed; None for never.
-        spare_files: How many of the files a process may have open a server leaves for other uses than connections.
-    """
-
-    max_frame: int = DEFAULT_MAX_FRAME
-    max_connections: int = 10_000
-    max_pending_bytes: int = 4 * 1024 * 1024
-    max_unread_bytes: int = 64 * 1024 * 1024
-    max_pending_requests: int = 65_536
-    idle_timeout: float | None = 120.0
-    spare_files: int = 128
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -65,38 +42,14 @@ class Connection(asyncio.BufferedProtocol):
         remote_address: ``host:port`` of the peer; for a connection we made, as it was asked for.
         local_address: ``host:port`` of this end.
         is_closed: Whether nothing more can be sent.
-        attachment: The owner's notes on this peer.
     """
 
     __slots__ = (
-        "_accepted",
-        "_backlog",
-        "_close_callbacks",
-        "_closed",
-        "_deadlines",
-        "_decoder",
-        "_drained",
-        "_flushing",
-        "_handler",
-        "_idle_timer",
-        "_last_activity",
-        "_limits",
-        "_loop",
-        "_made",
-        "_next_opaque",
-        "_outgoing",
-        "_outgoing_size",
-        "_pending",
-        "_reading",
-        "_reason",
-        "_stalled",
-        "_sweep_timer",
-        "_transport",
-        "attachment",
-        "is_closed",
-        "local_address",
-        "remote_address",
-    )
+        "_accepted", "_backlog", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder",
+        "_drained", "_flushing", "_handler", "_held", "_idle_timer", "_last_activity", "_limits", "_loop",
+        "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason", "_stalled",
+        "_sweep_timer", "_transport", "is_closed", "local_address", "remote_address",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -105,20 +58,23 @@ class Connection(asyncio.BufferedProtocol):
         *,
         remote_address: str = "",
         accepted: bool = False,
+        room: memoryview | None = None,
         made: Callable[["Connection"], bool] | None = None,
     ) -> None:
-        """Transports make connections; `made` is called when it stands and says whether to keep it."""
+        """Transports make connections; `made` is called when it stands and says whether to keep it.
+
+        Connections of one loop may share the room into which bytes are read: see `FrameDecoder`.
+        """
         self.remote_address = remote_address
         self.local_address = ""
         self.is_closed = True
-        self.attachment: object | None = None
         self._handler = handler
         self._limits = limits
         self._accepted = accepted
         self._made = made
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(limits.max_frame)
+        self._decoder = FrameDecoder(limits.max_frame, room)
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._close_callbacks: list[Callable[[Connection], None]] = []
         self._reason = "connection closed"
@@ -133,8 +89,11 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing_size = 0
         self._flushing = False
         self._reading = False
-        # While the peer does not read what we write: requests of it that were read already wait in _backlog.
+        # While the peer does not read what we write: first it is behind, then too far, and requests of it that
+        # were read already wait in _backlog.
+        self._behind = False
         self._stalled = False
+        self._held = 0  # of limits.buffers
         self._backlog: deque[RemotingCommand] = deque()
         self._drained: asyncio.Future[None] | None = None
         self._last_activity = 0.0
@@ -224,6 +183,12 @@ class Connection(asyncio.BufferedProtocol):
         """Whether so much waits to be written that `drain` would wait."""
         return self._stalled
 
+    @property
+    def is_crowding(self) -> bool:
+        """Whether buffers of this connection are among those that leave too little to others."""
+        budget = self._limits.buffers
+        return self._held > 0 and budget is not None and budget.is_short
+
     async def drain(self) -> None:
         """Return when less than `Limits.max_pending_bytes` wait to be written, or the connection ended."""
         if self._stalled and not self.is_closed:
@@ -236,6 +201,11 @@ class Connection(asyncio.BufferedProtocol):
         """The number the socket has among this process's files; None where there is no socket."""
         own = None if self._transport is None else self._transport.get_extra_info("socket")
         return None if own is None else own.fileno()
+
+    @property
+    def log_peer(self) -> dict[str, str]:
+        """What log records about this peer carry as their ``extra``."""
+        return log_peer(self.remote_address)
 
     # ---- end -----------------------------------------------------------------------------------------
 
@@ -267,6 +237,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._reason = reason
             self.is_closed = True
             self._outgoing.clear()
+            self._hold(0)
             self._transport.abort()
 
     # ---- asyncio's side ------------------------------------------------------------------------------
@@ -278,7 +249,10 @@ class Connection(asyncio.BufferedProtocol):
         self.local_address = format_address(transport.get_extra_info("sockname"))
         if not self.remote_address:
             self.remote_address = format_address(transport.get_extra_info("peername"))
-        transport.set_write_buffer_limits(high=self._limits.max_pending_bytes)
+        high = self._limits.max_pending_bytes
+        transport.set_write_buffer_limits(
+            high=high if self._limits.buffers is None else min(high, _COUNTED_FROM)
+        )
         self._last_activity = self._loop.time()
         if self._made is not None and not self._made(self):
             self.abort("refused")
@@ -298,6 +272,8 @@ class Connection(asyncio.BufferedProtocol):
         except RemoteProtocolError as error:
             self._refuse(error)
             return
+        if self._held or self._decoder.excess:
+            self._weigh()
         if commands:
             self._handle_all(commands)
         if self._decoder.failure is not None:
@@ -310,20 +286,22 @@ class Connection(asyncio.BufferedProtocol):
             if self._decoder.pending:
                 logger.warning(
                     "%s closed the connection inside a frame, %d bytes into it",
-                    self.remote_address,
-                    self._decoder.pending,
-                )
+                    self.remote_address, self._decoder.pending, extra=self.log_peer,
+                )  # fmt: skip
         return False
 
     def pause_writing(self) -> None:
-        """Too much waits to be written: hold requests of a peer that does not read its answers."""
-        self._stalled = True
-        if self._accepted and self._transport is not None:
-            self._transport.pause_reading()
+        """The peer is behind: what it asks waits when too much is to be written for it."""
+        self._behind = True
+        self._weigh()
 
     def resume_writing(self) -> None:
-        """The peer reads again."""
-        self._stalled = False
+        """The peer has read."""
+        was_stalled = self._stalled
+        self._behind = self._stalled = False
+        self._weigh()
+        if not was_stalled:
+            return
         if self._backlog:
             commands = list(self._backlog)
             self._backlog.clear()
@@ -347,6 +325,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadlines.clear()
         self._outgoing.clear()
         self._backlog.clear()
+        self._hold(0)
         pending, self._pending = self._pending, {}
         for future in pending.values():
             if not future.done():
@@ -396,10 +375,10 @@ class Connection(asyncio.BufferedProtocol):
             if response is not None and not request.is_oneway:
                 self.respond(response)
         except RemotingError as error:
-            logger.warning("%s from %s: %s", request.name, self.remote_address, error)
+            logger.warning("%s from %s: %s", request.name, self.remote_address, error, extra=self.log_peer)
             self._answer_error(request, str(error))
         except Exception as error:
-            logger.exception("%s from %s: the handler failed", request.name, self.remote_address)
+            logger.exception("%s from %s: failed", request.name, self.remote_address, extra=self.log_peer)
             self._answer_error(request, f"{type(error).__name__}: {error}")
 
     def _answer_error(self, request: RemotingCommand, remark: str) -> None:
@@ -408,7 +387,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         if not self.is_closed:
-            logger.warning("closing the connection to %s: %s", self.remote_address, error)
+            logger.warning(
+                "closing the connection to %s: %s", self.remote_address, error, extra=self.log_peer
+            )
             self.start_close(f"protocol error: {error}")
 
     # ---- writing -------------------------------------------------------------------------------------
@@ -436,13 +417,32 @@ class Connection(asyncio.BufferedProtocol):
         # Not writelines: on Python 3.12.1 and 3.13.0, for two, it never calls pause_writing, and it would hold
         # views of a broker's mapped files for as long as the peer does not read.
         self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        if self._stalled and self._accepted:
-            unread = self._transport.get_write_buffer_size()
-            if unread > self._limits.max_unread_bytes:
-                logger.warning(
-                    "closing the connection to %s: it leaves %d bytes unread", self.remote_address, unread
-                )
-                self.abort(f"{unread} bytes were left unread")
+        if self._behind:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """See how much is buffered, and act on it: read no more from the peer, or close the connection."""
+        if self._transport is None or self.is_closed:
+            return
+        unread = self._transport.get_write_buffer_size() if self._behind else 0
+        if unread > self._limits.max_pending_bytes and not self._stalled:
+            self._stalled = True
+            if self._accepted:
+                self._transport.pause_reading()
+        if unread > self._limits.max_unread_bytes and self._accepted:
+            logger.warning(
+                "closing the connection to %s: it leaves %d bytes unread",
+                self.remote_address, unread, extra=self.log_peer,
+            )  # fmt: skip
+            self.abort(f"{unread} bytes were left unread")
+        else:
+            self._hold(unread + self._decoder.excess)
+
+    def _hold(self, size: int) -> None:
+        budget = self._limits.buffers
+        if budget is not None and size != self._held:
+            self._held = size
+            budget.hold(self, size)
 
     def _wake_drained(self) -> None:
         if self._drained is not None:
@@ -482,8 +482,9 @@ class Connection(asyncio.BufferedProtocol):
             self._decoder.shrink()
             return
         logger.info(
-            "closing the connection to %s: idle for %g s", self.remote_address, self._limits.idle_timeout
-        )
+            "closing the connection to %s: idle for %g s",
+            self.remote_address, self._limits.idle_timeout, extra=self.log_peer,
+        )  # fmt: skip
         self._idle_timer = None
         self.abort(f"idle for {self._limits.idle_timeout:g} s")
 

@@ -9,6 +9,7 @@ A `Header` is one such map with names and types. Reading tries the form Apache's
 only what that refuses goes the slower way that forgives unquoted values. This module does no I/O.
 """
 
+import re
 import struct
 from collections.abc import Callable, Mapping
 from typing import Annotated, TypeVar, get_type_hints
@@ -22,6 +23,10 @@ Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Java's ``long``."""
+
+_WRONG_VALUE = re.compile(r"(?P<expected>.+?)(?:, got `\w+`)? - at `\$\.(?P<name>\w+)`")
+_SHOWN = 100
+"""Characters of a wrong value that an answer repeats."""
 
 _NAME_LENGTH = struct.Struct(">h")
 _VALUE_LENGTH = struct.Struct(">i")
@@ -90,7 +95,19 @@ def read_fields(fields: Mapping[str, str], type_: type[H]) -> H:
         try:
             return msgspec.convert(filled, type_, strict=False)
         except msgspec.ValidationError:
-            raise RemoteProtocolError(f"{type_.__name__}: {error}") from None
+            raise RemoteProtocolError(f"{type_.__name__}: {_problem(error, fields)}") from None
+
+
+def _problem(error: msgspec.ValidationError, fields: Mapping[str, str]) -> str:
+    """What is wrong with a field; msgspec names it, but not its value."""
+    wrong = _WRONG_VALUE.fullmatch(str(error))
+    if wrong is None:
+        return str(error)
+    name, value = wrong["name"], fields.get(wrong["name"], "")
+    shown = repr(value[:_SHOWN])
+    if len(value) > _SHOWN:
+        shown += f"… ({len(value)} characters)"
+    return f"{name}={shown}: {wrong['expected']}"
 
 
 def json_fields(raw: bytes | msgspec.Raw) -> dict[str, str]:

@@ -28,20 +28,23 @@ class FrameDecoder:
 
     Args:
         max_frame: Most bytes of a frame, its length field included.
+        shared: Room of `BUFFER_SIZE` that decoders used by turns share. Bytes are put there and taken out within one
+            turn; a decoder has room of its own only once it must keep a part of a frame.
     """
 
     # Invariant: bytes between _start and _end of _view are received and not decoded; when `received` returns,
-    # no whole frame is among them.
-    __slots__ = ("_end", "_max_frame", "_start", "_view", "failure")
+    # no whole frame is among them, and if there are any, _view is not _shared.
+    __slots__ = ("_end", "_max_frame", "_shared", "_start", "_view", "failure")
 
     BUFFER_SIZE = 64 * 1024
     IDLE_SIZE = 16 * 1024
     """What a connection begins with: thousands of them do little more than send heartbeats."""
     _GROWTH = 1024 * 1024
 
-    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME) -> None:
+    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME, shared: memoryview | None = None) -> None:
         self._max_frame = max_frame
-        self._view = memoryview(bytearray(self.IDLE_SIZE))
+        self._shared = shared
+        self._view = memoryview(bytearray(self.IDLE_SIZE)) if shared is None else shared
         self._start = self._end = 0
         self.failure: RemoteProtocolError | None = None  # why this connection cannot be read any further
 
@@ -55,11 +58,20 @@ class FrameDecoder:
         """Bytes of the receive buffer: more once a read has filled a small one, or a frame needs it."""
         return len(self._view)
 
+    @property
+    def excess(self) -> int:
+        """Bytes by which the receive buffer is larger than usual: a large frame is on its way."""
+        return max(0, len(self._view) - self.BUFFER_SIZE)
+
     def shrink(self) -> None:
         """Give back the room of a busy time, if nothing is in it."""
-        if not self.pending and self.capacity > self.IDLE_SIZE:
+        if self.pending or self._view is self._shared:
+            return
+        if self._shared is not None:
+            self._view = self._shared
+        elif self.capacity > self.IDLE_SIZE:
             self._view = memoryview(bytearray(self.IDLE_SIZE))
-            self._start = self._end = 0
+        self._start = self._end = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
         """The commands that `data` completes.
@@ -123,24 +135,40 @@ class FrameDecoder:
 
     def _make_room(self, frame: int) -> None:
         """Leave room for the rest of a frame of `frame` bytes (0: its size is not known yet)."""
-        capacity = len(self._view)
         pending = self._end - self._start
+        if self._view is self._shared:
+            if pending:
+                small = max(frame, pending) <= self.IDLE_SIZE
+                self._move(self.IDLE_SIZE if small else self._grown(self.BUFFER_SIZE, frame, pending))
+            self._start, self._end = 0, pending
+            return
+        capacity = len(self._view)
         # A read that filled the buffer may have left more behind.
         size = max(capacity, self.BUFFER_SIZE) if self._end == capacity else capacity
         if not pending:
             self._start = self._end = 0
             size = min(size, self.BUFFER_SIZE)
             if size != capacity:
-                self._view = memoryview(bytearray(size))
+                self._view = memoryview(bytearray(size)) if self._shared is None else self._shared
         elif self._end == capacity or self._start + frame > capacity:
-            if frame > size:
-                # What a peer announces is believed only as far as it has sent half of it.
-                size = max(size, self.BUFFER_SIZE, min(frame, max(2 * pending, self._GROWTH)))
-            target = self._view if size == capacity else memoryview(bytearray(size))
-            if self._start or target is not self._view:
-                target[:pending] = self._view[self._start : self._end]
-                self._view = target
-                self._start, self._end = 0, pending
+            size = self._grown(size, frame, pending)
+            if self._start or size != capacity:
+                self._move(size)
+
+    def _grown(self, size: int, frame: int, pending: int) -> int:
+        """Return how much room a frame gets: what is announced is believed only as far as half of it has come."""
+        if frame <= size:
+            return size
+        return max(size, self.BUFFER_SIZE, min(frame, max(2 * pending, self._GROWTH)))
+
+    def _move(self, size: int) -> None:
+        """Put what is pending at the begin of room of its own."""
+        pending = self.pending
+        stays = size == len(self._view) and self._view is not self._shared
+        target = self._view if stays else memoryview(bytearray(size))
+        target[:pending] = self._view[self._start : self._end]
+        self._view = target
+        self._start, self._end = 0, pending
 
 
 def _refusal(prefix: bytes, max_frame: int) -> str:

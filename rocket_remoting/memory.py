@@ -9,8 +9,9 @@ from collections import deque
 from typing import Any
 
 from rocket_remoting.address import parse_address
-from rocket_remoting.connection import Connection, Handler, Limits
+from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.errors import ConnectError
+from rocket_remoting.limits import Limits
 from rocket_remoting.transport import ConnectionCallback, Server
 
 _FIRST_FREE_PORT = 20_000

@@ -73,6 +73,9 @@ PROPERTY_CRC32 = "__CRC32#"
 
 KEY_SEPARATOR = " "
 
+# Any of them asks for a time of delivery; brokers from 5.0 on, and ours, serve that.
+TIMER_PROPERTIES = frozenset({PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS})
+
 # Apache's clients refuse these as names of user properties.
 RESERVED_PROPERTIES = frozenset(
     {
@@ -141,7 +144,8 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The properties as they stand in a record, each one closed by its separator.
 
     Raises:
-        LocalProtocolError: A name or value has a separator in it, or they are longer than a record can hold.
+        LocalProtocolError: A name or value has a separator in it or what UTF-8 cannot hold, or they are longer
+            than a record can hold.
     """
     return encode_properties_text(properties).encode()
 
@@ -150,7 +154,8 @@ def encode_properties_text(properties: Mapping[str, str]) -> str:
     """The properties as they stand in a request header's text field.
 
     Raises:
-        LocalProtocolError: A name or value has a separator in it, or they are longer than a record can hold.
+        LocalProtocolError: A name or value has a separator in it or what UTF-8 cannot hold, or they are longer
+            than a record can hold.
     """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     number = len(properties)
@@ -162,7 +167,19 @@ def encode_properties_text(properties: Mapping[str, str]) -> str:
         raise LocalProtocolError(
             f"properties of {len(text)} characters, at most {MAX_PROPERTIES_LENGTH} can be sent"
         )
+    if not text.isascii():
+        _require_utf8(text)
     return text
+
+
+def _require_utf8(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        around = text[max(0, error.start - 100) : error.end + 100]
+        raise LocalProtocolError(
+            f"a property has a character in its name or value that UTF-8 cannot hold: {around!r}"
+        ) from None
 
 
 def decode_properties(data: bytes | bytearray | memoryview | str) -> dict[str, str]:
@@ -183,3 +200,11 @@ def decode_properties(data: bytes | bytearray | memoryview | str) -> dict[str, s
         ]
         if name and value
     }
+
+
+def decode_stored_properties(data: bytes | bytearray | memoryview) -> dict[str, str]:
+    """The properties of a record: what the disk has damaged in them is read as Java does, with U+FFFD in its place."""
+    try:
+        return decode_properties(data)
+    except RemoteProtocolError:
+        return decode_properties(str(data, "utf-8", "replace"))

@@ -34,19 +34,16 @@ from rocket_remoting.compression import decompress as decompress_body
 from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
 from rocket_remoting.message import Host, MessageExt
 from rocket_remoting.message_id import pack_ip, unpack_ip
-from rocket_remoting.properties import MAX_PROPERTIES_LENGTH, decode_properties
+from rocket_remoting.properties import MAX_PROPERTIES_LENGTH, decode_stored_properties
 from rocket_remoting.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
 MAGIC_V1 = 0xDAA320A7 - (1 << 32)
 MAGIC_V2 = 0xDAA320AB - (1 << 32)
 BLANK_MAGIC = 0xCBD43194 - (1 << 32)
 
-QUEUE_OFFSET_POSITION = 20
-COMMIT_LOG_OFFSET_POSITION = 28
-SYS_FLAG_POSITION = 36
-BORN_HOST_POSITION = 48
+_SYS_FLAG_POSITION = 36
 
-_HOST_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
+HOST_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
 # By the two host bits of the system flag, shifted down: none, born, store, both.
 _FIXED = tuple(
     struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20))
@@ -105,7 +102,7 @@ def body_crc32(body: Buffer) -> int:
 
 def record_size(body_length: int, topic_length: int, properties_length: int, sys_flag: int = 0) -> int:
     """Bytes of a record; lengths are in encoded bytes, the system flag says which hosts are IPv6."""
-    fixed = _FIXED[(sys_flag & _HOST_FLAGS) >> 4].size
+    fixed = _FIXED[(sys_flag & HOST_FLAGS) >> 4].size
     return fixed + body_length + (1 if topic_length <= 127 else 2) + topic_length + 2 + properties_length
 
 
@@ -140,10 +137,10 @@ def encode_record(
     Raises:
         LocalProtocolError: A number, the topic or the properties do not fit their fields.
     """
-    born, store = _pack_host(born_host), _pack_host(store_host)
+    born, store = pack_host(born_host), pack_host(store_host)
     hosts = (len(born) == 20) | (len(store) == 20) << 1
     fixed = _FIXED[hosts]
-    topic_field = _topic_field(topic)
+    topic_field = pack_topic(topic)
     magic = MAGIC_V1 if len(topic_field) <= 128 else MAGIC_V2
     if len(properties) > MAX_PROPERTIES_LENGTH:
         raise LocalProtocolError(
@@ -158,7 +155,7 @@ def encode_record(
             flag,
             queue_offset,
             commit_log_offset,
-            (sys_flag & ~_HOST_FLAGS) | hosts << 4,
+            (sys_flag & ~HOST_FLAGS) | hosts << 4,
             born_timestamp,
             born,
             store_timestamp,
@@ -192,11 +189,11 @@ def pack_record_into(
     Raises:
         LocalProtocolError: A number, the topic or the properties do not fit their fields; no record is there.
     """
-    born, store = _pack_host(message.born_host), _pack_host(message.store_host)
+    born, store = pack_host(message.born_host), pack_host(message.store_host)
     hosts = (len(born) == 20) | (len(store) == 20) << 1
     fixed = _FIXED[hosts]
     body, properties = message.body, message.properties
-    topic_field = _topic_field(message.topic)
+    topic_field = pack_topic(message.topic)
     if len(properties) > MAX_PROPERTIES_LENGTH or len(topic_field) > 128:
         raise LocalProtocolError(
             f"a topic of {len(topic_field) - 1} and properties of {len(properties)} bytes: at most 127 and"
@@ -222,7 +219,7 @@ def pack_record_into(
             message.flag,
             queue_offset,
             commit_log_offset,
-            (message.sys_flag & ~_HOST_FLAGS) | hosts << 4,
+            (message.sys_flag & ~HOST_FLAGS) | hosts << 4,
             message.born_timestamp,
             born,
             store_timestamp,
@@ -317,7 +314,7 @@ def decode_record(
     return MessageExt(
         _text(buffer[topic_start:topic_end], offset),
         body,
-        properties=decode_properties(buffer[topic_end + 2 : end]),
+        properties=decode_stored_properties(buffer[topic_end + 2 : end]),
         flag=values[4],
         queue_id=values[3],
         queue_offset=values[5],
@@ -359,8 +356,8 @@ def _layout(buffer: Buffer, offset: int) -> tuple[_Fixed, int, int, int, int]:
     available = len(buffer) - offset
     if available < _MIN_FIXED:
         raise RemoteProtocolError(f"record at {offset}: {available} bytes, the shortest has {_MIN_FIXED + 3}")
-    (sys_flag,) = _INT.unpack_from(buffer, offset + SYS_FLAG_POSITION)
-    fixed = _FIXED[(sys_flag & _HOST_FLAGS) >> 4]
+    (sys_flag,) = _INT.unpack_from(buffer, offset + _SYS_FLAG_POSITION)
+    fixed = _FIXED[(sys_flag & HOST_FLAGS) >> 4]
     try:
         values: _Fixed = fixed.unpack_from(buffer, offset)
         body_start = offset + fixed.size
@@ -396,7 +393,12 @@ def _text(data: Buffer, offset: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _topic_field(topic: str) -> bytes:
+def pack_topic(topic: str) -> bytes:
+    """The topic, its length before it.
+
+    Raises:
+        LocalProtocolError: It is too long.
+    """
     encoded = topic.encode()
     length = len(encoded)
     if length > 32767:
@@ -405,7 +407,12 @@ def _topic_field(topic: str) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _pack_host(host: Host) -> bytes:
+def pack_host(host: Host) -> bytes:
+    """The address, 4 bytes or 16, and the port.
+
+    Raises:
+        LocalProtocolError: The port does not fit.
+    """
     try:
         return pack_ip(host[0]) + _INT.pack(host[1])
     except struct.error:

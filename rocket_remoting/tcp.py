@@ -1,11 +1,15 @@
 """The transport over TCP."""
 
 import asyncio
+import math
+import os
+import socket
 import sys
 
 from rocket_remoting.address import parse_address
-from rocket_remoting.connection import Connection, Handler, Limits
+from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.errors import ConnectError
+from rocket_remoting.limits import Limits
 from rocket_remoting.transport import ConnectionCallback, Server
 
 
@@ -34,7 +38,7 @@ class TcpTransport:
         except TimeoutError:
             raise ConnectError(address, f"no connection within {timeout:g} s") from None
         except OSError as error:
-            raise ConnectError(address, error.strerror or str(error)) from error
+            raise ConnectError(address, _reason(error)) from error
         return connection
 
     async def serve(
@@ -56,6 +60,13 @@ class TcpTransport:
         return "TcpTransport()"
 
 
+def _reason(error: OSError) -> str:
+    """Why there is no connection, in the system's words: asyncio's own repeat the address."""
+    if error.errno is None or isinstance(error, socket.gaierror):  # which has numbers of its own
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
+
+
 class _TcpServer(Server):
     async def listen(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
@@ -65,20 +76,19 @@ class _TcpServer(Server):
     def _stop_listening(self) -> None:
         self._listener.close()
 
-    def _has_files_left(self, connection: Connection) -> bool:
-        # Numbers are given out from the lowest that is free: this one tells how many are in use.
-        number, most = connection.file_number, _most_files()
-        return number is None or most is None or number < max(most - self._limits.spare_files, most // 2)
+    def _most_files(self) -> float:
+        most = _files_allowed()
+        return max(most - self._limits.spare_files, most // 2)
 
 
 if sys.platform == "win32":
 
-    def _most_files() -> int | None:
-        return None
+    def _files_allowed() -> float:
+        return math.inf
 else:
     import resource
 
-    def _most_files() -> int | None:
-        """How many files this process may have open; None where that is not said."""
+    def _files_allowed() -> float:
+        """How many files this process may have open."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return None if most == resource.RLIM_INFINITY else most
+        return math.inf if most == resource.RLIM_INFINITY else most

@@ -2,13 +2,19 @@
 
 import asyncio
 import logging
+import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from rocket_remoting.address import format_address
-from rocket_remoting.connection import Connection, Handler, Limits
+from rocket_remoting.address import crowd_of, format_address, host_of
+from rocket_remoting.connection import Connection, Handler
+from rocket_remoting.frame_decoder import FrameDecoder
+from rocket_remoting.limits import Limits
 
 logger = logging.getLogger("rocket_remoting")
+
+_SECONDS_BETWEEN_WARNINGS = 1.0
 
 ConnectionCallback = Callable[[Connection], None]
 
@@ -86,8 +92,11 @@ class Server:
         self._on_close = on_close
         self._limits = limits
         self._connections: set[Connection] = set()
+        self._room = memoryview(bytearray(FrameDecoder.BUFFER_SIZE))
         self._closing = False
-        self._refused = False  # whether the last connection was
+        self._crowds: Counter[str] = Counter()  # connections of each address but the server's own
+        self._refused = False  # whether the last connection was, and it was told
+        self._silent_until = 0.0
 
     @property
     def address(self) -> str:
@@ -118,7 +127,7 @@ class Server:
 
     def accept(self) -> Connection:
         """A connection of this server, which stands when its transport says so."""
-        return Connection(self._handler, self._limits, accepted=True, made=self._made)
+        return Connection(self._handler, self._limits, accepted=True, room=self._room, made=self._made)
 
     def _stop_listening(self) -> None:
         raise NotImplementedError
@@ -126,38 +135,66 @@ class Server:
     def _made(self, connection: Connection) -> bool:
         if self._closing:
             return False
-        if len(self._connections) >= self._limits.max_connections:
-            self._tell_refusal(connection, "which is the limit")
-            return False
-        if not self._has_files_left(connection):
-            self._tell_refusal(connection, "and this process may not have many more files open (ulimit -n)")
+        crowd = _crowd(connection)
+        refusal = self._refusal(connection, crowd)
+        if refusal:
+            self._tell_refusal(connection, refusal)
             return False
         self._refused = False
         self._connections.add(connection)
+        if crowd:
+            self._crowds[crowd] += 1
         connection.add_close_callback(self._lost)
         if self._on_connect is not None:
             self._on_connect(connection)
         return True
 
-    def _has_files_left(self, connection: Connection) -> bool:
-        """Whether this connection leaves enough files to this process; one that has no file does."""
-        return True
+    def _refusal(self, connection: Connection, crowd: str) -> str:
+        """Say why the connection is not kept; nothing when it is."""
+        limits, files, all_open = self._limits, self._most_files(), len(self._connections)
+        if all_open >= limits.max_connections:
+            return f"{all_open} are open, which is the limit"
+        # Numbers are given out from the lowest that is free: this one tells how many are in use.
+        number = connection.file_number
+        if number is not None and number >= files:
+            return f"{all_open} are open, and this process may not have many more files open (ulimit -n)"
+        of_address = self._crowds[crowd] if crowd else 0
+        if of_address * 100 >= min(limits.max_connections, files) * limits.max_address_percent:
+            return f"{of_address} of {crowd} are open, which is the limit of one address"
+        return ""
+
+    def _most_files(self) -> float:
+        """How many files may be open while there are connections to come."""
+        return math.inf
 
     def _tell_refusal(self, connection: Connection, reason: str) -> None:
-        """Log the first refusal of a row: who floods a server with connections must not flood its log."""
-        if not self._refused:
-            self._refused = True
+        """Log the first refusal of a row: who floods a server with connections must not flood its log.
+
+        Rows may be short, where one address is refused and others are not: of those of one second the first is told.
+        """
+        now = asyncio.get_running_loop().time()
+        if not self._refused and now >= self._silent_until:
+            self._refused, self._silent_until = True, now + _SECONDS_BETWEEN_WARNINGS
             logger.warning(
-                "refusing the connection of %s and further ones: %d are open, %s",
-                connection.remote_address,
-                len(self._connections),
-                reason,
-            )
+                "refusing the connection of %s and further ones: %s",
+                connection.remote_address, reason, extra=connection.log_peer,
+            )  # fmt: skip
 
     def _lost(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        crowd = _crowd(connection)
+        if crowd:
+            self._crowds[crowd] -= 1
+            if not self._crowds[crowd]:
+                del self._crowds[crowd]
         if self._on_close is not None:
             self._on_close(connection)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}: {len(self._connections)} connections>"
+
+
+def _crowd(connection: Connection) -> str:
+    """Whose connection it is, to be counted; nothing for one from the server's own address."""
+    host = host_of(connection.remote_address)
+    return "" if host == host_of(connection.local_address) else crowd_of(host)

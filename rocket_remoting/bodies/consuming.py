@@ -1,4 +1,7 @@
-"""Bodies by which clients tell brokers who they are, and lock queues."""
+"""Bodies by which clients tell brokers who they are, and lock queues.
+
+Constants of the enumerations stand in Java's order: the C++ client says them by their number.
+"""
 
 from enum import StrEnum
 
@@ -20,8 +23,8 @@ class ConsumeType(StrEnum):
 class MessageModel(StrEnum):
     """Whether a message goes to one member of a group, or to each."""
 
-    CLUSTERING = "CLUSTERING"
     BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
 
 
 class ConsumeFromWhere(StrEnum):
@@ -132,6 +135,21 @@ class ResetOffsetBody(KeyedBody, kw_only=True):
     """New offsets by queue, for RESET_CONSUMER_CLIENT_OFFSET (220) and in the answer to 222."""
 
     offset_table: dict[MessageQueue, int]
+
+
+class MessageQueueForC(Body, kw_only=True):
+    """A queue, and the offset to go on from in it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    offset: int
+
+
+class ResetOffsetBodyForC(Body, kw_only=True):
+    """`ResetOffsetBody` for the C++ client, which reads no keys but texts."""
+
+    offset_table: list[MessageQueueForC]
 
 
 class ConsumerOffsetSerializeWrapper(KeyedBody, kw_only=True):

@@ -4,7 +4,9 @@ A body that standard JSON can hold is read and written by msgspec in one C call;
 bodies whose maps have other keys than texts, go through `fastjson`.
 """
 
-from typing import TypeVar
+from enum import StrEnum
+from functools import cache
+from typing import TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -43,7 +45,7 @@ def decode_body(data: bytes | memoryview, type_: type[B]) -> B:
             pass  # the slower way is more forgiving, and tells what is wrong if it is
     value = fastjson.loads(data)
     try:
-        return msgspec.convert(value, type_, strict=False)
+        return msgspec.convert(_with_names(value, type_), type_, strict=False)
     except (msgspec.ValidationError, TypeError) as error:
         raise RemoteProtocolError(f"{type_.__name__}: {error}") from None
 
@@ -53,6 +55,27 @@ def encode_body(body: Body, *, standard_json: bool = False) -> bytes:
     if isinstance(body, KeyedBody):
         return fastjson.dumps(body, standard=standard_json)
     return _encode(body)
+
+
+def _with_names(value: object, type_: object) -> object:
+    """The value with the constants of enumerations by their names: C++ writes them as numbers, which fastjson reads."""
+    if isinstance(value, dict) and isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        for name, of_field in _field_types(type_).items():
+            if name in value:
+                value[name] = _with_names(value[name], of_field)
+    elif isinstance(value, list) and get_origin(type_) is list:
+        (of_item,) = get_args(type_)
+        return [_with_names(item, of_item) for item in value]
+    elif type(value) is int and isinstance(type_, type) and issubclass(type_, StrEnum):
+        constants = list(type_)
+        return constants[value] if 0 <= value < len(constants) else value
+    return value
+
+
+@cache
+def _field_types(type_: type[msgspec.Struct]) -> dict[str, object]:
+    """The fields' types by the names they have on the wire."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(type_)}
 
 
 def _make_decoder(type_: type[B]) -> msgspec.json.Decoder[B] | None:

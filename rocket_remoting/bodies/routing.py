@@ -11,7 +11,8 @@ from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
 
 _INT = struct.Struct(">i")
-_UNPACKED_LIMIT = 256 * 1024 * 1024
+_UNPACKED_LIMIT = 64 * 1024 * 1024
+_MOST_TOPICS = 500_000
 
 
 class TopicFilterType(StrEnum):
@@ -170,6 +171,8 @@ def decode_register_broker_body(data: bytes | memoryview, *, compressed: bool = 
         version_json, position = _block(unpacked, 0)
         (number,) = _INT.unpack_from(unpacked, position)
         position += _INT.size
+        if number > _MOST_TOPICS:
+            raise ValueError(f"{number} topics, at most {_MOST_TOPICS} are read")
         table: dict[str, TopicConfig] = {}
         for _ in range(number):
             text, position = _block(unpacked, position)

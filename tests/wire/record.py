@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.peer.apache import ApacheBroker, free_ports
+from tests.peer.apache import ApacheBroker
 from tests.peer.artifacts import VERSIONS
 from tests.peer.java_client import JavaClient, JavaMessage
 from tests.peer.json_peer import PeerError
+from tests.ports import free_ports
 
 GOLDEN = Path(__file__).parent / "golden"
 HEADER_ENCODINGS: tuple[Literal["JSON", "ROCKETMQ"], ...] = ("JSON", "ROCKETMQ")

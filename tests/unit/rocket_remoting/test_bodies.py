@@ -175,3 +175,27 @@ def test_what_is_missing_is_named() -> None:
 def test_version_of_a_table_moves_on() -> None:
     """Each change counts one more and has its time."""
     assert DataVersion(timestamp=5, counter=7).next(9) == DataVersion(timestamp=9, counter=8)
+
+
+def test_constants_may_come_as_numbers() -> None:
+    """Apache's C++ client writes them so, in Java's order."""
+    data = (
+        b'{"clientID":"c@1","consumerDataSet":[{"consumeFromWhere":4,"consumeType":1,"groupName":"g",'
+        b'"messageModel":0,"subscriptionDataSet":[{"subString":"a||b","subVersion":"17","topic":"orders"}]}]}\n'
+    )
+    (consumer,) = decode_body(data, HeartbeatData).consumer_data_set
+    assert consumer.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    assert consumer.consume_type is ConsumeType.CONSUME_PASSIVELY
+    assert consumer.message_model is MessageModel.BROADCASTING
+    assert [(s.sub_string, s.sub_version) for s in consumer.subscription_data_set] == [("a||b", 17)]
+
+
+@pytest.mark.parametrize("number", [b"-1", b"6", b"true", b"1.5"])
+def test_numbers_of_no_constant_are_refused(number: bytes) -> None:
+    """The text names the field."""
+    data = (
+        b'{"clientID":"c@1","consumerDataSet":[{"consumeFromWhere":' + number + b',"consumeType":1,'
+        b'"groupName":"g","messageModel":0}]}'
+    )
+    with pytest.raises(RemoteProtocolError, match="consumeFromWhere"):
+        decode_body(data, HeartbeatData)

@@ -139,14 +139,6 @@ def test_parts_follow_the_body(encoding: HeaderEncoding) -> None:
     assert passed(response).body == b"zeroonetwo"
 
 
-def test_encode_into_appends() -> None:
-    """A frame can be put behind others."""
-    command = RemotingCommand.request(RequestCode.HEART_BEAT, body=b"{}")
-    buffer = bytearray(b"before")
-    command.encode_into(buffer)
-    assert bytes(buffer) == b"before" + b"".join(command.encode())
-
-
 def test_texts_that_look_like_something_else_stay_texts() -> None:
     """A topic named null, true or 1 is a topic."""
     for word in ("null", "true", "1", "1.5", "[]", "{}"):
@@ -208,9 +200,10 @@ def test_unknown_language_in_binary() -> None:
     ("fields", "reason"),
     [
         ('{"topic":"t"}', "queueId"),
-        ('{"topic":"t","queueId":"x"}', "queueId"),
-        ('{"topic":"t","queueId":"2147483648"}', "queueId"),
-        ('{"topic":"t","queueId":"99999999999999999999999"}', "queueId"),
+        ('{"topic":"t","queueId":"x"}', "queueId='x': Expected `int`"),
+        ('{"topic":"t","queueId":"2147483648"}', "queueId='2147483648': Expected `int` <= 2147483647"),
+        ('{"topic":"t","queueId":"99999999999999999999999"}', "queueId='99999999999999999999999': Expected"),
+        ('{"topic":"t","queueId":"%s"}' % ("9" * 5000), r"queueId='9{100}'… \(5000 characters\): Integer"),
         ('{"topic":"t","queueId":[1]}', "queueId"),
         ('{"topic":"t","queueId":""}', "queueId"),
         ("[]", "extFields"),
@@ -218,7 +211,7 @@ def test_unknown_language_in_binary() -> None:
     ],
 )
 def test_bad_fields_name_field_and_request(fields: str, reason: str) -> None:
-    """A header that cannot be read says which field of which request is wrong."""
+    """A header that cannot be read says which field of which request is wrong, and what it holds."""
     with pytest.raises(RemoteProtocolError, match=rf"GET_MAX_OFFSET \(30\): .*{reason}"):
         received_fields(30, fields).header(GetMaxOffsetRequestHeader)
 

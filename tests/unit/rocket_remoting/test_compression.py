@@ -1,5 +1,6 @@
 """Compression of message bodies."""
 
+import tracemalloc
 import zlib
 
 import lz4.frame
@@ -38,10 +39,15 @@ def test_no_type_bits_mean_zlib() -> None:
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_bombs_are_not_unfolded(type_: CompressionType) -> None:
-    """A small body that would unfold to more than the limit is refused."""
+    """A small body that would unfold to more than the limit is refused, and takes no more room than the limit."""
     bomb = compress(bytes(10_000_000), type_)
-    with pytest.raises(RemoteProtocolError, match="more than 1000000"):
-        decompress(bomb, COMPRESSED | type_.sys_flag, limit=1_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match="more than 1000000"):
+            decompress(bomb, COMPRESSED | type_.sys_flag, limit=1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_bomb_that_hides_its_size() -> None:

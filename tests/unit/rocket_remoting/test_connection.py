@@ -7,7 +7,7 @@ import pytest
 
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import (
     ConnectError,
     ConnectionLost,
@@ -17,6 +17,7 @@ from rocket_remoting.errors import (
     TooManyRequests,
 )
 from rocket_remoting.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from rocket_remoting.limits import Limits
 from rocket_remoting.transport import Server, Transport
 
 ASK = GetMaxOffsetRequestHeader(topic="orders", queue_id=3)
@@ -34,7 +35,7 @@ def silent(connection: Connection, request: RemotingCommand) -> RemotingCommand 
 
 async def peer_of(connection: Connection, server: Server) -> Connection:
     """The server's end of the only connection, when it stands."""
-    await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+    await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
     (peer,) = server.connections
     return peer
 
@@ -51,7 +52,7 @@ def test_answer_comes_back(transport: Transport) -> None:
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, handle)
         connection = await transport.connect(server.address)
-        answer = await connection.invoke(RequestCode.GET_MAX_OFFSET, ASK, timeout=3)
+        answer = await connection.invoke(RequestCode.GET_MAX_OFFSET, ASK, timeout=30)
         assert (answer.code, answer.header(GetMaxOffsetResponseHeader).offset, answer.body) == (0, 3, b"b")
         await server.close()
         await connection.close()
@@ -73,7 +74,7 @@ def test_many_requests_are_told_apart(transport: Transport) -> None:
         server = await transport.serve("127.0.0.1", 0, handle)
         connection = await transport.connect(server.address)
         bodies = [str(number).encode() for number in range(500)]
-        asked = [connection.invoke(RequestCode.SEND_MESSAGE_V2, body=body, timeout=3) for body in bodies]
+        asked = [connection.invoke(RequestCode.SEND_MESSAGE_V2, body=body, timeout=30) for body in bodies]
         assert [answer.body for answer in await asyncio.gather(*asked)] == bodies
         await server.close()
         await connection.close()
@@ -88,7 +89,7 @@ def test_large_bodies_pass(transport: Transport) -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
         connection = await transport.connect(server.address)
         body = bytes(range(256)) * 20_000
-        assert (await connection.invoke(RequestCode.SEND_MESSAGE_V2, body=body, timeout=5)).body == body
+        assert (await connection.invoke(RequestCode.SEND_MESSAGE_V2, body=body, timeout=30)).body == body
         await server.close()
         await connection.close()
 
@@ -108,7 +109,7 @@ def test_requests_flow_both_ways(transport: Transport) -> None:
         connection = await transport.connect(server.address, handler=at_client)
         peer = await peer_of(connection, server)
         peer.invoke_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
-        answer = await peer.invoke(RequestCode.GET_CONSUMER_RUNNING_INFO, timeout=3)
+        answer = await peer.invoke(RequestCode.GET_CONSUMER_RUNNING_INFO, timeout=30)
         assert answer.body == b"from the client"
         assert pushed == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, RequestCode.GET_CONSUMER_RUNNING_INFO]
         await server.close()
@@ -132,7 +133,7 @@ def test_oneway_requests_get_no_answer(transport: Transport) -> None:
         connection = await transport.connect(server.address)
         connection.invoke_oneway(RequestCode.UPDATE_CONSUMER_OFFSET)
         connection.invoke_oneway(RequestCode.HEART_BEAT)
-        answers.append(await connection.invoke(RequestCode.HEART_BEAT, timeout=3))
+        answers.append(await connection.invoke(RequestCode.HEART_BEAT, timeout=30))
         assert [answer.opaque for answer in answers] == [2]
         await server.close()
         await connection.close()
@@ -160,9 +161,9 @@ def test_a_failing_handler_answers_system_error(
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, handle)
         connection = await transport.connect(server.address)
-        answer = await connection.invoke(RequestCode.PULL_MESSAGE, timeout=3)
+        answer = await connection.invoke(RequestCode.PULL_MESSAGE, timeout=30)
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
-        assert (await connection.invoke(RequestCode.HEART_BEAT, timeout=3)).code == ResponseCode.SUCCESS
+        assert (await connection.invoke(RequestCode.HEART_BEAT, timeout=30)).code == ResponseCode.SUCCESS
         await server.close()
         await connection.close()
 
@@ -181,10 +182,10 @@ def test_an_answer_that_cannot_be_encoded_is_an_error(transport: Transport) -> N
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, handle)
         connection = await transport.connect(server.address)
-        answer = await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        answer = await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
         assert (answer.code, "16777215" in str(answer.remark)) == (ResponseCode.SYSTEM_ERROR, True)
         with pytest.raises(LocalProtocolError):
-            await connection.invoke(RequestCode.HEART_BEAT, ext_fields={"a": "x" * 2**24}, timeout=3)
+            await connection.invoke(RequestCode.HEART_BEAT, ext_fields={"a": "x" * 2**24}, timeout=30)
         await server.close()
         await connection.close()
 
@@ -198,7 +199,7 @@ def test_a_client_without_a_handler_refuses(transport: Transport) -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
         connection = await transport.connect(server.address)
         peer = await peer_of(connection, server)
-        answer = await peer.invoke(RequestCode.CHECK_TRANSACTION_STATE, timeout=3)
+        answer = await peer.invoke(RequestCode.CHECK_TRANSACTION_STATE, timeout=30)
         assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         await server.close()
         await connection.close()
@@ -231,11 +232,11 @@ def test_too_many_requests_are_refused(transport: Transport) -> None:
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
         connection = await transport.connect(server.address, limits=Limits(max_pending_requests=2))
-        first = [connection.invoke_async(RequestCode.HEART_BEAT, timeout=3) for _ in range(2)]
+        first = [connection.invoke_async(RequestCode.HEART_BEAT, timeout=30) for _ in range(2)]
         with pytest.raises(TooManyRequests, match="2 requests to"):
-            await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+            await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
         await asyncio.gather(*first)
-        await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
         await server.close()
         await connection.close()
 
@@ -248,10 +249,10 @@ def test_a_cancelled_request_leaves_the_rest_alone(transport: Transport) -> None
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo)
         connection = await transport.connect(server.address)
-        given_up = asyncio.ensure_future(connection.invoke(RequestCode.HEART_BEAT, timeout=3))
+        given_up = asyncio.ensure_future(connection.invoke(RequestCode.HEART_BEAT, timeout=30))
         await asyncio.sleep(0)
         given_up.cancel()
-        answer = await connection.invoke(RequestCode.HEART_BEAT, body=b"mine", timeout=3)
+        answer = await connection.invoke(RequestCode.HEART_BEAT, body=b"mine", timeout=30)
         assert answer.body == b"mine"
         await server.close()
         await connection.close()
@@ -315,7 +316,7 @@ def test_close_callbacks_run_once_at_both_ends(transport: Transport) -> None:
         )
         connection = await transport.connect(server.address)
         connection.add_close_callback(lambda _: told.append("client"))
-        await connection.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await connection.invoke(RequestCode.HEART_BEAT, timeout=30)
         await server.close()
         await connection.close()
         connection.add_close_callback(lambda _: told.append("late"))
@@ -431,11 +432,11 @@ def test_connections_beyond_the_limit_are_closed(
     async def main() -> None:
         server = await transport.serve("127.0.0.1", 0, echo, limits=Limits(max_connections=1))
         kept = await transport.connect(server.address)
-        await kept.invoke(RequestCode.HEART_BEAT, timeout=3)
+        await kept.invoke(RequestCode.HEART_BEAT, timeout=30)
         refused = await transport.connect(server.address)
         with pytest.raises(ConnectionLost):
-            await refused.invoke(RequestCode.HEART_BEAT, timeout=3)
-        await kept.invoke(RequestCode.HEART_BEAT, timeout=3)
+            await refused.invoke(RequestCode.HEART_BEAT, timeout=30)
+        await kept.invoke(RequestCode.HEART_BEAT, timeout=30)
         await server.close()
         await kept.close()
         await refused.close()

@@ -1,9 +1,12 @@
 """From bytes to commands."""
 
+import random
 import struct
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.command import RemotingCommand
@@ -158,3 +161,42 @@ def test_what_is_half_received_survives_shrinking() -> None:
     decoder.shrink()
     (command,) = decoder.feed(data[20_000:])
     assert command.body == b"x" * 30_000
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60_000)), max_size=12), st.randoms())
+def test_decoders_that_share_their_room_do_not_mix_their_bytes(
+    sent: list[tuple[int, int]], chance: random.Random
+) -> None:
+    """However large their frames are and however they are cut: each keeps what is not whole for itself."""
+    room = memoryview(bytearray(FrameDecoder.BUFFER_SIZE))
+    decoders = [FrameDecoder(shared=room) for _ in range(3)]
+    streams = [
+        b"".join(frame(bytes([who]) * size, who) for to, size in sent if to == who) for who in range(3)
+    ]
+    got: list[list[int]] = [[], [], []]
+    while any(streams):
+        who = chance.choice([who for who in range(3) if streams[who]])
+        cut = chance.randint(1, 70_000)
+        for command in decoders[who].feed(streams[who][:cut]):
+            assert set(command.body) <= {who}
+            got[who].append(len(command.body))
+        streams[who] = streams[who][cut:]
+        if chance.random() < 0.2:
+            decoders[who].shrink()
+    assert got == [[size for to, size in sent if to == who] for who in range(3)]
+    assert [decoder.pending for decoder in decoders] == [0, 0, 0]
+
+
+def test_whole_frames_need_no_room_of_their_own() -> None:
+    """Only a part of one does, until the connection rests; a failed decoder spoils nothing for the others."""
+    room = memoryview(bytearray(FrameDecoder.BUFFER_SIZE))
+    idle, busy, broken = (FrameDecoder(shared=room) for _ in range(3))
+    assert len(idle.feed(frame(b"heartbeat") * 3)) == 3
+    with pytest.raises(RemoteProtocolError):
+        broken.feed(b"\xff" * 64)
+    busy.feed(frame(b"x" * 100)[:20])
+    assert [decoder._view is room for decoder in (idle, busy)] == [True, False]
+    assert busy.capacity == FrameDecoder.IDLE_SIZE
+    assert len(busy.feed(frame(b"x" * 100)[20:])) == 1
+    busy.shrink()
+    assert busy._view is room

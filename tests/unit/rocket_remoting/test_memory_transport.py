@@ -6,8 +6,9 @@ import pytest
 
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import ConnectError, RequestTimeout
+from rocket_remoting.limits import Limits
 from rocket_remoting.memory import MemoryTransport
 from streamkit.testing.virtual_time import VirtualTime
 
@@ -19,6 +20,25 @@ def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
 
 def silent(connection: Connection, request: RemotingCommand) -> None:
     """Never answers."""
+
+
+def test_refusals_and_connections_by_turns_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """The first refusal of a row is told, and of all rows of one second the first."""
+
+    async def main() -> None:
+        transport = MemoryTransport()
+        server = await transport.serve("broker", 10911, echo, limits=Limits(max_connections=1))
+        for pause in (0.001, 0.001, 2.0, 0.001):
+            kept, *refused = [await transport.connect(server.address) for _ in range(3)]
+            await asyncio.sleep(pause)
+            assert [connection.is_closed for connection in refused] == [True, True]
+            await kept.close()
+            await asyncio.sleep(0.001)
+        await server.close()
+
+    with VirtualTime() as time:
+        time.run(main())
+    assert len(caplog.records) == 2
 
 
 def test_networks_are_separate() -> None:

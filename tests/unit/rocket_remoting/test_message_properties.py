@@ -1,5 +1,7 @@
 """Properties on the wire."""
 
+from collections.abc import Callable
+
 import pytest
 
 from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
@@ -38,10 +40,22 @@ def test_separators_cannot_be_smuggled_in(properties: dict[str, str]) -> None:
         encode_properties(properties)
 
 
-def test_too_long_properties_are_refused() -> None:
+@pytest.mark.parametrize("encode", [encode_properties, encode_properties_text])
+def test_too_long_properties_are_refused(encode: Callable[[dict[str, str]], bytes | str]) -> None:
     """A record counts its properties in 16 bits."""
+    assert len(encode({"a": "x" * 32764})) == 32767
     with pytest.raises(LocalProtocolError, match="32767"):
-        encode_properties({"a": "x" * 32767})
+        encode({"a": "x" * 32765})
+
+
+@pytest.mark.parametrize("properties", [{"a": "x" * 500 + "\ud800"}, {"\ud800": "x"}])
+@pytest.mark.parametrize("encode", [encode_properties, encode_properties_text])
+def test_what_utf8_cannot_hold_is_refused(
+    encode: Callable[[dict[str, str]], bytes | str], properties: dict[str, str]
+) -> None:
+    """JSON can name half of a surrogate pair, and a text that is read from it holds it."""
+    with pytest.raises(LocalProtocolError, match=r"UTF-8 cannot hold.*ud800"):
+        encode(properties)
 
 
 def test_text_that_is_no_utf8_is_refused() -> None:

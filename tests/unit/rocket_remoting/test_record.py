@@ -171,6 +171,13 @@ def test_oversized_properties_and_topics_are_refused() -> None:
         encode_record("t" * 40_000, b"x", b"", **FIELDS)
 
 
+def test_properties_that_are_no_utf8_are_read_as_java_reads_them() -> None:
+    """One damaged byte on a disk must not keep a consumer from all that lies behind it."""
+    record = encode_record("orders", b"x", b"KEYS\x01\xff7\x02TAGS\x01A\x02", **FIELDS)
+    first, second = decode_records(record + record)
+    assert first.properties == second.properties == {"KEYS": "\ufffd7", "TAGS": "A"}
+
+
 def test_a_topic_that_is_no_utf8() -> None:
     """Text in a record is UTF-8."""
     with pytest.raises(RemoteProtocolError, match="topic is not UTF-8"):

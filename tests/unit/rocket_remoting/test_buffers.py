@@ -1,0 +1,152 @@
+"""What all connections buffer together: who goes when it is too much, and who stays."""
+
+import asyncio
+import logging
+
+import pytest
+
+from rocket_remoting.buffers import BufferBudget
+from rocket_remoting.codes import RequestCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.limits import Limits
+from rocket_remoting.transport import Transport
+from streamkit.testing.virtual_time import VirtualTime
+
+MiB = 1024 * 1024
+
+
+class Holder:
+    """A connection that says what it holds, and ends when it is told to."""
+
+    def __init__(self, budget: BufferBudget, name: str) -> None:
+        self.remote_address = name
+        self.is_closed = False
+        self._budget = budget
+
+    def hold(self, size: int) -> None:
+        self._budget.hold(self, size)
+
+    def abort(self, reason: str) -> None:
+        self.is_closed = True
+        self.hold(0)
+
+
+def test_who_holds_much_for_long_is_closed_first() -> None:
+    """Not who came last, and not more than needed."""
+
+    async def main() -> None:
+        budget = BufferBudget(100)
+        old, large, new = (Holder(budget, name) for name in ("old", "large", "new"))
+        old.hold(30)
+        await asyncio.sleep(60)
+        large.hold(60)
+        assert [old.is_closed, large.is_closed] == [False, False]
+        new.hold(20)
+        assert [holder.is_closed for holder in (old, large, new)] == [True, False, False]
+        assert (budget.used, budget.closed) == (80, 1)
+        large.hold(0)
+        new.hold(0)
+        assert budget.used == 0
+
+    with VirtualTime() as time:
+        time.run(main())
+
+
+def test_closing_many_is_told_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    """A flood of connections is no flood in the log."""
+
+    async def main() -> None:
+        budget = BufferBudget(100)
+        for number in range(1000):
+            Holder(budget, f"10.0.0.7:{number}").hold(10)
+        assert (budget.used, budget.closed) == (100, 990)
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    assert [getattr(record, "peer", "") for record in caplog.records] == ["10.0.0.7"]
+
+
+def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    return RemotingCommand.response(request, body=bytes(request.body))
+
+
+def head_of_frame(size: int, sent: int) -> bytes:
+    """Return the first bytes of a frame."""
+    command = RemotingCommand.request(RequestCode.SEND_MESSAGE, body=bytes(size))
+    return b"".join(bytes(piece) for piece in command.encode())[:sent]
+
+
+def test_frames_that_never_end_do_not_fill_the_memory(transport: Transport) -> None:
+    """Their connections are closed, and one whose frame is whole is served."""
+
+    async def main() -> None:
+        budget = BufferBudget(8 * MiB)
+        closed = asyncio.Event()
+        server = await transport.serve(
+            "127.0.0.1", 0, echo, limits=Limits(buffers=budget), on_close=lambda _: closed.set()
+        )
+        hostile = [await transport.connect(server.address) for _ in range(6)]
+        honest = await transport.connect(server.address)
+        for connection in hostile:
+            assert connection._transport is not None
+            connection._transport.write(head_of_frame(10 * MiB, 3 * MiB))
+        await asyncio.wait_for(closed.wait(), 60)
+        answer = await honest.invoke(RequestCode.SEND_MESSAGE, body=bytes(MiB), timeout=30)
+        assert len(answer.body) == MiB
+        assert 0 < budget.used <= 8 * MiB
+        for connection in hostile:
+            connection.abort("enough")
+        await server.close()
+        await honest.close()
+        assert budget.used == 0
+
+    asyncio.run(main())
+
+
+def test_answers_that_nobody_reads_do_not_fill_the_memory(transport: Transport) -> None:
+    """Each connection is within its own limits; together they are too much. One that reads is served."""
+
+    async def main() -> None:
+        budget, closed = BufferBudget(8 * MiB), asyncio.Event()
+        server = await transport.serve(
+            "127.0.0.1", 0, lambda _, request: RemotingCommand.response(request, body=bytes(MiB)),
+            limits=Limits(buffers=budget), on_close=lambda _: closed.set(),
+        )  # fmt: skip
+        hostile = [await transport.connect(server.address) for _ in range(8)]
+        honest = await transport.connect(server.address)
+        for connection in hostile:
+            assert connection._transport is not None
+            connection._transport.pause_reading()
+            for _ in range(8):
+                connection.invoke_async(RequestCode.PULL_MESSAGE, timeout=30).add_done_callback(
+                    lambda asked: asked.exception()
+                )
+        await asyncio.wait_for(closed.wait(), 60)
+        for _ in range(20):
+            assert len((await honest.invoke(RequestCode.PULL_MESSAGE, timeout=30)).body) == MiB
+        assert budget.used <= 8 * MiB
+        for connection in hostile:
+            connection.abort("enough")
+        await server.close()
+        await honest.close()
+        assert budget.used == 0
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_reads_and_sends_whole_frames_holds_nothing(transport: Transport) -> None:
+    """However much goes through it."""
+
+    async def main() -> None:
+        budget = BufferBudget(64 * MiB)
+        server = await transport.serve("127.0.0.1", 0, echo, limits=Limits(buffers=budget))
+        connection = await transport.connect(server.address)
+        for _ in range(5):
+            await connection.invoke(RequestCode.SEND_MESSAGE, body=bytes(3 * MiB), timeout=30)
+        assert budget.used == 0
+        assert not budget.is_short
+        await connection.close()
+        await server.close()
+
+    asyncio.run(main())
