@@ -11,14 +11,12 @@ from rocket_broker.apache_settings import Refused
 __all__ = ["BROKER_MEANINGLESS", "BROKER_REFUSED", "NAME_SERVER_MEANINGLESS"]
 
 _BROKER = {
-    "messages go straight to the page cache": """
-        accessMessageInMemoryHotRatio cleanSwapedMapInterval commitCommitLogLeastPages
-        commitCommitLogThoroughInterval commitIntervalCommitLog commitLogForceSwapMapInterval
-        commitLogSwapMapInterval commitLogSwapMapReserveFileNum fastFailIfNoBufferInStorePool
-        flushCommitLogTimed flushLeastPagesWhenWarmMapedFile logicQueueForceSwapMapInterval
-        logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum mappedFileSwapEnable
-        putConsumeQueueDataByFileChannel readUnCommitted transientStorePoolEnable transientStorePoolSize
-        wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable
+    "messages go straight to the page cache, or through the transient store pool": """
+        accessMessageInMemoryHotRatio cleanSwapedMapInterval commitLogForceSwapMapInterval
+        commitLogSwapMapInterval commitLogSwapMapReserveFileNum flushCommitLogTimed
+        flushLeastPagesWhenWarmMapedFile logicQueueForceSwapMapInterval logicQueueSwapMapInterval
+        logicQueueSwapMapReserveFileNum mappedFileSwapEnable putConsumeQueueDataByFileChannel
+        readUnCommitted wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable
     """,
     "these statistics are not kept": """
         accountStatsEnable accountStatsPrintZeroValues autoDeleteUnusedStats commercialBaseCount
@@ -33,7 +31,7 @@ _BROKER = {
     "one event loop serves all requests, there are no thread pools and queues": """
         ackMessageThreadPoolNums ackThreadPoolQueueCapacity adminBrokerThreadPoolNums
         adminBrokerThreadPoolQueueCapacity asyncSendEnable batchDispatchRequestThreadPoolNums
-        brokerFastFailureEnable clientAsyncSemaphoreValue clientCallbackExecutorThreads
+        clientAsyncSemaphoreValue clientCallbackExecutorThreads
         clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity clientOnewaySemaphoreValue
         clientPooledByteBufAllocatorEnable clientWorkerThreads compactionThreadNum
         consumerManageThreadPoolNums consumerManagerThreadPoolQueueCapacity debugLockEnable
@@ -42,7 +40,7 @@ _BROKER = {
         enableFastChannelEventProcess endTransactionPoolQueueCapacity endTransactionThreadPoolNums
         heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode litePullMessageThreadPoolNums
         litePullThreadPoolQueueCapacity loadBalanceProcessorThreadPoolNums
-        loadBalanceThreadPoolQueueCapacity maxAsyncPutMessageRequests osPageCacheBusyTimeOutMills
+        loadBalanceThreadPoolQueueCapacity maxAsyncPutMessageRequests
         processReplyMessageThreadPoolNums pullMessageThreadPoolNums pullThreadPoolQueueCapacity
         putMessageFutureThreadPoolNums putMessageTimeout putThreadPoolQueueCapacity
         queryMessageThreadPoolNums queryThreadPoolQueueCapacity recoverConcurrently recoverThreadPoolNums
@@ -51,9 +49,10 @@ _BROKER = {
         serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
         serverSelectorThreads serverWorkerThreads spinLockCollisionRetreatOptimalDegree
         timerGetMessageThreadNum timerPutMessageThreadNum topicQueueLockNum transferMsgByHeap useABSLock
-        useEpollNativeSelector useReentrantLockWhenPutMessage waitTimeMillsInAckQueue
-        waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
-        waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
+        useEpollNativeSelector useReentrantLockWhenPutMessage
+    """,
+    "a write that takes long shows as time in the queue: see waitTimeMillsInSendQueue": """
+        osPageCacheBusyTimeOutMills
     """,
     "replication is not built in, every broker is a master": """
         allAckInSyncStateSet asyncLearner brokerElectionPriority brokerHeartbeatInterval brokerIP2
@@ -80,7 +79,7 @@ _BROKER = {
         popLongPollingForceNotifyInterval popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
         popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
         retrieveMessageFromPopRetryTopicV1 reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum
-        reviveScanTime serverLoadBalancerEnable skipWhenCKRePutReachMaxTimes
+        reviveScanTime serverLoadBalancerEnable skipWhenCKRePutReachMaxTimes waitTimeMillsInAckQueue
     """,
     "a topic's name has at most 127 characters": """
         autoMessageVersionOnTopicLen maxTopicLength

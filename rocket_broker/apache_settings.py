@@ -18,7 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args, get_type_hints
 
 from rocket_broker.errors import SettingError, UnknownSetting
-from rocket_broker.properties_file import Entry
+from rocket_broker.properties_file import Entry, rewrite_properties
 
 __all__ = ["DEFAULT_ORIGIN", "ApacheSettings", "Refused", "SettingRow", "setting"]
 
@@ -113,14 +113,31 @@ class ApacheSettings:
             UnknownSetting: No version of Apache RocketMQ has the key.
         """
         settings = cls()
-        settings._apply(entries, running=False)
+        settings._set(settings._changes(entries, running=False))
         return settings
 
     def update(self, entries: Iterable[Entry]) -> None:
-        """Change settings of a running server: all of them, or none and the error says why."""
-        changed = self._apply(entries, running=True)
+        """Change settings of a running server, and its file: all of them, or none and the error says why.
+
+        Keys that mean nothing here are passed over.
+
+        Raises:
+            SettingError: A value is wrong, or is read at the start only.
+            UnknownSetting: No version of Apache RocketMQ has the key.
+            OSError: The file cannot be written.
+        """
+        entries = list(entries)
+        told = len(self.warnings)
+        try:
+            changes = self._changes(entries, running=True)
+        finally:
+            # They are for the start: who asks again and again must not fill the memory.
+            del self.warnings[told:]
+        if self.source is not None:
+            rewrite_properties(self.source, {entry.key: entry.value for entry in entries})
+        self._set(changes)
         for tell in self.on_update:
-            tell(changed)
+            tell(changes.keys())
 
     def rows(self) -> list[SettingRow]:
         """Return every honoured setting with its value and where it came from, by key."""
@@ -132,6 +149,11 @@ class ApacheSettings:
         ]
         return sorted(rows)
 
+    @classmethod
+    def changeable(cls) -> list[str]:
+        """Return the keys that `update` may give another value."""
+        return sorted(key for key, (_, declared) in cls._keys().items() if not declared.fixed)
+
     def to_properties(self) -> str:
         """Return the effective settings as the text of a properties file."""
         return "".join(f"{row.key}={row.value}\n" for row in self.rows())
@@ -141,7 +163,8 @@ class ApacheSettings:
         declared = ((f, _declaration(f)) for f in fields(cls))
         return {d.key or _camel(f.name): (f, d) for f, d in declared if d is not None}
 
-    def _apply(self, entries: Iterable[Entry], *, running: bool) -> Collection[str]:
+    def _changes(self, entries: Iterable[Entry], *, running: bool) -> dict[str, tuple[str, object, str]]:
+        """Return each key with its field, its new value and where that comes from."""
         honoured = self._keys()
         hints = get_type_hints(type(self))
         changes: dict[str, tuple[str, object, str]] = {}
@@ -154,10 +177,12 @@ class ApacheSettings:
                 changes[key] = (f.name, _value(entry, hints[f.name], declared), origin)
             else:
                 self._take_unhonoured(entry, honoured)
+        return changes
+
+    def _set(self, changes: Mapping[str, tuple[str, object, str]]) -> None:
         for key, (name, value, origin) in changes.items():
             setattr(self, name, value)
             self.origins[key] = origin
-        return changes.keys()
 
     def _take_unhonoured(self, entry: Entry, honoured: Iterable[str]) -> None:
         key, text, origin = entry

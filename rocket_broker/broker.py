@@ -3,17 +3,20 @@
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.errors import AddressUnreachable, StartError, StoreUnusable
+from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
+from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.queue_locks import QueueLocks
+from rocket_broker.queue_time import QueueTime
 from rocket_broker.registration import Registration
 from rocket_broker.request_handlers import RequestHandlers
 from rocket_broker.schedule.delay_levels import DelayLevels
@@ -29,6 +32,7 @@ from rocket_broker.topic_table import TopicTable
 from rocket_broker.transaction.check_service import TransactionCheckService
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.address import parse_address
+from rocket_remoting.buffers import BufferBudget
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.connection import Connection, Handler
@@ -54,18 +58,23 @@ class Broker:
         settings: What it was told.
         clock: Wall-clock time, for the stamps in messages.
         transport: How it listens and connects.
+        on_progress: Called every few seconds while it starts and reads the commit log.
         store: The messages.
         topics: The topics.
         groups: The consumer groups.
         offsets: How far each group has consumed.
         consumers: Which consumers are alive.
+        compiling: Compiles the expressions that clients send.
         filters: What groups filter by properties.
         producers: Which producers are alive.
+        buffers: What is buffered for all connections.
+        heartbeat_limits: How much clients have told in heartbeats.
         locks: Which client consumes which queue in order.
         pulls: The pulls that wait for a message.
         delays: What delivers delayed messages; there once `start` has returned.
         timers: What delivers timed messages; None before `start`, and when they are turned off.
         halves: The half messages of transactions; there once `start` has returned.
+        queue_time: How long requests wait; there once `start` has returned.
         statistics: What has gone through since the start.
         recovery: What opening the store found; there once `start` has returned.
         requests: What answers each request; there once `start` has returned.
@@ -74,12 +83,21 @@ class Broker:
     delays: DelayService
     halves: HalfMessages
     recovery: RecoveryReport
+    queue_time: QueueTime
     requests: RequestHandlers
 
-    def __init__(self, settings: BrokerSettings, *, transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        transport: Transport,
+        clock: Clock,
+        on_progress: Callable[[], object] = lambda: None,
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.transport = transport
+        self.on_progress = on_progress
         self.store = MessageStore(settings.store_settings(), clock)
         self.topics = TopicTable(settings, clock)
         self.groups = SubscriptionGroupTable(settings, clock)
@@ -87,10 +105,13 @@ class Broker:
         self.consumers = ConsumerTable()
         self.consumers.notify_enabled = lambda: settings.notify_consumer_ids_changed_enable
         self.consumers.guard.refuses = lambda: settings.refuse_different_subscriptions
-        self.filters = ConsumerFilterTable(settings, clock)
+        self.compiling = Compiling()
+        self.filters = ConsumerFilterTable(settings, clock, self.compiling.compile)
         self.consumers.on_heartbeat.append(self.filters.register)
         self.consumers.on_empty.append(self.filters.unregister)
         self.producers = ProducerTable()
+        self.buffers = BufferBudget(settings.max_buffered_bytes)
+        self.heartbeat_limits = HeartbeatLimits()
         self.locks = QueueLocks()
         self.pulls = HeldPulls(self.store)
         self.statistics = BrokerStatistics()
@@ -134,7 +155,7 @@ class Broker:
 
     async def _open_files(self, undo: AsyncExitStack) -> None:
         try:
-            self.recovery = self.store.load()
+            self.recovery = self.store.load(self.on_progress)
         except OSError as e:
             raise StoreUnusable(self.settings.store_path_root_dir, e) from e
         undo.push_async_callback(self.store.stop)
@@ -144,13 +165,14 @@ class Broker:
         undo.callback(self.groups.journal.merge, self.groups.save)
         self.offsets.load()
         self.offsets.bound(self.store.max_offset)
-        undo.callback(self.offsets.save)
+        undo.callback(_save, "consumer offsets", self.offsets.save)
         self.filters.load()
-        undo.callback(self.filters.save)
+        undo.callback(_save, "consumer filters", self.filters.save)
         await self.store.start()
 
     async def _listen(self, undo: AsyncExitStack) -> None:
         s = self.settings
+        self.queue_time = QueueTime(s, time=asyncio.get_running_loop().time)
         store_ip = await _ip_of(s.advertised_host)
         if s.listen_port:
             await self._build((store_ip, s.listen_port))
@@ -193,9 +215,14 @@ class Broker:
             self.transport,
             s.listen_host,
             port,
-            dispatch_by_code("broker", self._handlers),
+            dispatch_by_code("broker", self._handlers, admit=self.queue_time.admit),
             on_close=self._connection_closed,
-            client_limits=limits(s.server_channel_max_idle_time_seconds, s.write_buffer_high_water_mark),
+            client_limits=limits(
+                s.server_channel_max_idle_time_seconds,
+                s.write_buffer_high_water_mark,
+                address_percent=s.max_address_connections_ratio,
+                buffers=self.buffers,
+            ),
         )
 
     async def _connect_back(self) -> None:
@@ -212,7 +239,7 @@ class Broker:
             raise AddressUnreachable(self.address, str(e)) from e
 
     def _run_loops(self, undo: AsyncExitStack) -> None:
-        self.store.arrival_listeners.append(self.pulls.message_arrived)
+        self.store.arrival_listeners.append(self.pulls.messages_arrived)
         self.pulls.start()
         undo.callback(self.pulls.stop)
         self.delays.start()
@@ -247,8 +274,9 @@ class Broker:
         )
         undo.push_async_callback(registration.stop)
         await registration.start()
-        self.settings.on_update.append(self._settings_updated)
-        undo.callback(self.settings.on_update.remove, self._settings_updated)
+        for listener in (self._settings_updated, self.queue_time.settings_updated):
+            self.settings.on_update.append(listener)
+            undo.callback(self.settings.on_update.remove, listener)
 
     def _address(self, port: int) -> str:
         host = self.settings.advertised_host
@@ -260,10 +288,18 @@ class Broker:
         self.pulls.connection_closed(connection)
         self.consumers.connection_closed(connection)
         self.producers.connection_closed(connection)
+        self.heartbeat_limits.connection_closed(connection)
+        self.compiling.connection_closed(connection)
 
     def _settings_updated(self, keys: Collection[str]) -> None:
-        if "brokerPermission" in keys:
-            self.topics.register_again()
+        try:
+            if "brokerPermission" in keys:
+                self.topics.register_again()
+            self.topics.follow_settings()
+        except OSError as e:  # the settings have changed all the same
+            _log.error("the topics could not be written, as the settings have them now: %s", e)
+        self.store.keep_files_as(self.settings.store_settings())
+        self.delays.flush_seconds = self.settings.flush_delay_offset_interval / 1000
 
     async def _keep_house(self) -> None:
         """Forget clients that fell silent and locks that expired, and sample the statistics."""
@@ -308,17 +344,28 @@ class Broker:
             groups=self.groups,
             offsets=self.offsets,
             consumers=self.consumers,
+            compiling=self.compiling,
             filters=self.filters,
             producers=self.producers,
+            heartbeat_limits=self.heartbeat_limits,
             queue_locks=self.locks,
             pulls=self.pulls,
             delays=self.delays,
             timers=self.timers,
             halves=self.halves,
             statistics=self.statistics,
+            queue_time=self.queue_time,
             address=self._address(store_host[1]),
         )
         self._handlers.update(self.requests.table)
+
+
+def _save(what: str, save: Callable[[], None]) -> None:
+    """Write a table at the end; a disk that has no room for it does not keep the broker from ending in order."""
+    try:
+        save()
+    except OSError as e:
+        _log.error("%s could not be written; the next start goes back to before: %s", what, e)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

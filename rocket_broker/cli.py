@@ -11,8 +11,9 @@ import click
 
 from rocket_broker.apache_settings import DEFAULT_ORIGIN, ApacheSettings, SettingRow
 from rocket_broker.errors import BrokerError
+from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.properties_file import Entry, entries_of, read_properties
-from rocket_broker.settings import LOOPBACK, SMALL_STORE, BrokerSettings, NameServerSettings
+from rocket_broker.settings import LOOPBACK, SMALL_STORE, BrokerSettings
 from rocket_broker.store.errors import StoreError
 
 __all__ = ["broker", "namesrv"]
@@ -40,6 +41,7 @@ def namesrv(*, config: Path | None, port: int | None, print_config: bool, as_jso
 
     It listens on loopback unless bindAddress in the settings file says otherwise.
     """
+    _expect_printing(print_config, as_json)
     with _clear_errors():
         entries = read_properties(config) if config is not None else []
         if port is not None:
@@ -59,7 +61,9 @@ def namesrv(*, config: Path | None, port: int | None, print_config: bool, as_jso
 @click.option("-n", "--namesrv", "name_servers", help="Name servers to register with: host:port;host:port")
 @click.option("-p", "--port", type=int, help="Port to listen on, 10911 by default; 0 takes a free one.")
 @click.option(
-    "--name-server-port", type=int, help="Without -c and -n: port of the name server, 9876 by default."
+    "--name-server-port",
+    type=int,
+    help="Without -c and -n: port of the name server, 9876 by default; 0 takes a free one.",
 )
 @click.option("--store", type=click.Path(path_type=Path), help="Directory of the store.")
 @_print_config
@@ -79,6 +83,7 @@ def broker(
     Without -c and -n both listen on loopback only, the name server on port 9876 and the broker on 10911, and
     the store is in ./.streamkit. The environment variable NAMESRV_ADDR counts as -n.
     """
+    _expect_printing(print_config, as_json)
     with _clear_errors():
         alone = config is None and name_servers is None and NAMESRV_ADDR not in os.environ
         if name_server_port is not None and not alone:
@@ -124,6 +129,12 @@ def _name_server_beside(broker_settings: BrokerSettings, port: int) -> NameServe
         "orderMessageEnable": "true",
     }
     return NameServerSettings.from_entries(entries_of(keys, "streamkit broker without -c"))
+
+
+def _expect_printing(print_config: bool, as_json: bool) -> None:
+    """Refuse to start a server for somebody who wants to read its settings."""
+    if as_json and not print_config:
+        raise click.UsageError("--json is for --print-config, which is not asked for")
 
 
 @contextmanager

@@ -12,11 +12,14 @@ from rocket_broker.settings import BrokerSettings
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, decode_body, encode_body
 
-__all__ = ["ConsumerOffsetTable"]
+__all__ = ["MAX_OFFSETS", "ConsumerOffsetTable"]
 
 _log = logging.getLogger(__name__)
 
 _SEPARATOR = "@"
+
+MAX_OFFSETS = 1_000_000
+"""Of all groups in all queues: some 100 bytes each, and a file of 20 megabytes that is written every 5 seconds."""
 
 
 class ConsumerOffsetTable:
@@ -26,6 +29,7 @@ class ConsumerOffsetTable:
         self._file = TableFile(settings.config_dir / "consumerOffset.json")
         self._settings = settings
         self._offsets: dict[str, dict[int, int]] = {}
+        self._count = 0
         self._resets: dict[tuple[str, str, int], int] = {}
         self._dirty = False
 
@@ -38,6 +42,7 @@ class ConsumerOffsetTable:
         stored = self._file.load(lambda data: decode_body(data, ConsumerOffsetSerializeWrapper))
         if stored is not None:
             self._offsets = stored.offset_table
+            self._count = sum(map(len, self._offsets.values()))
 
     def bound(self, max_offset: Callable[[str, int], int]) -> None:
         """Take back offsets beyond their queue's end.
@@ -60,24 +65,33 @@ class ConsumerOffsetTable:
                     queues[queue_id] = end
                     self._dirty = True
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set the group's offset in the queue, also to a smaller one."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Set the group's offset in the queue, also to a smaller one.
+
+        Return whether it is set: of queues in which the group has none yet, not beyond `MAX_OFFSETS`.
+        """
         key = topic + _SEPARATOR + group
         queues = self._offsets.get(key)
-        if queues is None:
-            queues = self._offsets[key] = {}
+        if queues is None or queue_id not in queues:
+            if self._count >= MAX_OFFSETS:
+                return False
+            self._count += 1
+            queues = self._offsets.setdefault(key, {})
         queues[queue_id] = offset
         self._dirty = True
+        return True
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the group's offset in the queue, or None when it never committed one."""
         queues = self._offsets.get(topic + _SEPARATOR + group)
         return queues.get(queue_id) if queues is not None else None
 
-    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set the offset, and hold that against whoever consumes the queue until `take_reset` told them."""
-        self.commit(group, topic, queue_id, offset)
+    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Set the offset as `commit` does, and hold that against consumers until `take_reset` told them."""
+        if not self.commit(group, topic, queue_id, offset):
+            return False
         self._resets[group, topic, queue_id] = offset
+        return True
 
     def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the offset that was set and nobody was told of yet."""
@@ -95,26 +109,50 @@ class ConsumerOffsetTable:
         """Return the topics in which the group has committed."""
         return {topic for topic, of in map(_split, self._offsets) if of == group}
 
+    def topics_by_group(self) -> dict[str, set[str]]:
+        """Return `topics_of` of every group that has committed anywhere."""
+        found: dict[str, set[str]] = {}
+        for topic, group in map(_split, self._offsets):
+            found.setdefault(group, set()).add(topic)
+        return found
+
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have committed in the topic."""
         return {group for of, group in map(_split, self._offsets) if of == topic}
 
     def remove_group(self, group: str) -> None:
-        """Forget all offsets of the group."""
+        """Forget all offsets of the group, on the disk too.
+
+        Raises:
+            OSError: The file could not be written.
+        """
         self._remove(key for key in self._offsets if _split(key)[1] == group)
         self._resets = {key: offset for key, offset in self._resets.items() if key[0] != group}
+        self.save()
 
     def remove_topic(self, topic: str) -> None:
-        """Forget all offsets in the topic."""
+        """Forget all offsets in the topic, on the disk too: it may be made anew, and the broker killed, in a moment.
+
+        Raises:
+            OSError: The file could not be written.
+        """
         self._remove(key for key in self._offsets if _split(key)[0] == topic)
         self._resets = {key: offset for key, offset in self._resets.items() if key[1] != topic}
+        self.save()
 
-    def clone(self, source: str, target: str, topic: str) -> None:
-        """Give the target group the source group's offsets in the topic."""
+    def clone(self, source: str, target: str, topic: str) -> bool:
+        """Give the target group the source group's offsets in the topic, unless there would be too many."""
         offsets = self._offsets.get(topic + _SEPARATOR + source)
-        if offsets is not None:
-            self._offsets[topic + _SEPARATOR + target] = dict(offsets)
-            self._dirty = True
+        if offsets is None:
+            return True
+        key = topic + _SEPARATOR + target
+        more = len(offsets) - len(self._offsets.get(key, ()))
+        if self._count + more > MAX_OFFSETS:
+            return False
+        self._count += more
+        self._offsets[key] = dict(offsets)
+        self._dirty = True
+        return True
 
     def table(self) -> Mapping[str, Mapping[int, int]]:
         """Return all offsets: ``topic@group`` -> queue -> offset; not to be changed through this."""
@@ -127,8 +165,8 @@ class ConsumerOffsetTable:
     def save(self) -> None:
         """Write ``consumerOffset.json`` if anything changed since it was last written."""
         if self._dirty:
-            self._dirty = False
             self._file.write(self.encode())
+            self._dirty = False
 
     async def save_periodically(self) -> None:
         """Write the file every ``flushConsumerOffsetInterval``; runs until cancelled."""
@@ -137,12 +175,11 @@ class ConsumerOffsetTable:
             try:
                 self.save()
             except OSError as e:
-                self._dirty = True
                 _log.error("consumer offsets could not be written, trying again: %s", e)
 
     def _remove(self, keys: Iterable[str]) -> None:
         for key in list(keys):
-            del self._offsets[key]
+            self._count -= len(self._offsets.pop(key))
             self._dirty = True
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.loop_time import loop_time
+from rocket_broker.memberships import Memberships, silent_members
 from rocket_broker.refusal import Refusal
 from rocket_broker.subscription import Subscription
 from rocket_broker.subscription_guard import SubscriptionGuard
@@ -84,6 +85,10 @@ class ConsumerGroup:
             known.seen = client.seen
         return self._subscribe(data.subscription_data_set) or changed
 
+    def note_alive(self, connection: Connection, now: float) -> None:
+        """Note that the member on this connection was heard of."""
+        self._members[connection].seen = now
+
     def leave(self, connection: Connection) -> ClientChannel | None:
         """Forget the member on this connection and return it."""
         return self._members.pop(connection, None)
@@ -114,16 +119,17 @@ class ConsumerTable:
 
     Attributes:
         guard: Finds out members of one group that want different things.
-        on_heartbeat: Called with the group and the subscriptions of each member's heartbeat.
+        on_heartbeat: Called with the group, the subscriptions and the address of each member's heartbeat.
         on_empty: Called with a group whose last member left.
     """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self.guard = SubscriptionGuard()
-        self.on_heartbeat: list[Callable[[str, Iterable[SubscriptionData]], None]] = []
+        self.on_heartbeat: list[Callable[[str, Iterable[SubscriptionData], str], None]] = []
         self.on_empty: list[Callable[[str], None]] = []
         self._time = time
         self._groups: dict[str, ConsumerGroup] = {}
+        self._memberships = Memberships()
         self._changed: dict[ConsumerGroup, None] = {}
         self.notify_enabled: Callable[[], bool] = lambda: True
 
@@ -147,12 +153,14 @@ class ConsumerTable:
         client.seen = self._time()
         group.notify = notify
         changed = group.join(client, data)
+        self._memberships.add(client.connection, group.name)
         if changed:
-            _log.info("consumer group %s: members %s, topics %s", group.name, group.client_ids(),
-                      sorted(group.subscriptions))  # fmt: skip
+            _log.info("consumer group %s: %s wants %d topics, %d members",
+                      group.name, client, len(group.subscriptions), len(group),
+                      extra=client.connection.log_peer)  # fmt: skip
             self._tell(group)
         for listener in self.on_heartbeat:
-            listener(group.name, data.subscription_data_set)
+            listener(group.name, data.subscription_data_set, client.connection.remote_address)
         return changed
 
     def unregister(self, group_name: str, connection: Connection) -> None:
@@ -167,28 +175,34 @@ class ConsumerTable:
         left = group.leave(connection)
         if left is None:
             return
+        self._memberships.remove(connection, group_name)
         if not group:
             del self._groups[group_name]
             for listener in self.on_empty:
                 listener(group_name)
-        _log.info("consumer group %s: %r left", group_name, left)
+        _log.info("consumer group %s: %s left, %d members", group_name, left, len(group),
+                  extra=connection.log_peer)  # fmt: skip
         self._tell(group)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget every member on this connection and tell the others of its groups."""
         self.guard.connection_closed(connection)
-        for name in list(self._groups):
-            self.unregister(name, connection)
+        for name in self._memberships.of(connection):
+            self._leave(name, connection)
+
+    def note_alive(self, connection: Connection) -> None:
+        """Let the connection's members live on, as a heartbeat of each would."""
+        now = self._time()
+        for name in self._memberships.of(connection):
+            self._groups[name].note_alive(connection, now)
 
     def remove_silent(self, seconds: float) -> list[Connection]:
         """Forget members without a heartbeat for so long; return the connections to close."""
-        limit = self._time() - seconds
-        silent = [
-            (name, member) for name, group in self._groups.items() for member in group.members()
-            if member.seen < limit
-        ]  # fmt: skip
+        groups = ((name, group.members()) for name, group in self._groups.items())
+        silent = silent_members(groups, self._time() - seconds)
         for name, member in silent:
-            _log.warning("consumer group %s: no heartbeat from %r, forgotten", name, member)
+            _log.warning("consumer group %s: no heartbeat from %r, forgotten", name, member,
+                         extra=member.connection.log_peer)  # fmt: skip
             self.unregister(name, member.connection)
         return [member.connection for _, member in silent]
 

@@ -11,7 +11,7 @@ much a connection may have a queue's every message compared is bounded.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rocket_broker.pull_filter import PullFilter
@@ -20,14 +20,22 @@ from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import PullMessageRequestHeader
 
-__all__ = ["CHECK_SECONDS", "MAX_COST", "MAX_HELD", "MAX_HELD_PER_CONNECTION", "HeldPull", "HeldPulls"]
+__all__ = [
+    "CHECK_SECONDS",
+    "MAX_BYTES",
+    "MAX_BYTES_PER_CONNECTION",
+    "MAX_COST",
+    "PULL_SIZE",
+    "HeldPull",
+    "HeldPulls",
+]
 
 _log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
-MAX_HELD = 262_144
-"""Of all connections; each takes about a kilobyte."""
-MAX_HELD_PER_CONNECTION = 65_536
+MAX_BYTES = 256 * 1024 * 1024
+"""Bytes that the pulls of all connections take, as `HeldPull.size` reckons them: 250,000 of the usual ones."""
+MAX_BYTES_PER_CONNECTION = 64 * 1024 * 1024
 MAX_COST = 4_096
 """Of the filters of one connection's pulls at one queue: a message costs at most so many comparisons, under a
 millisecond. A client has one pull for each of its groups there."""
@@ -46,10 +54,21 @@ class Queues(Protocol):
         """Return the record of a message."""
 
 
-class HeldPull:
-    """One pull that waits: who asked, what for, at which queue, what it lets through, and how it is run again."""
+PULL_SIZE = 1024
+"""About what one takes that brings no filter of its own."""
+_CHARACTER_SIZE = 80
+"""A filter on properties, compiled, takes so much for each of its characters; tags take less."""
 
-    __slots__ = ("command", "connection", "filter", "header", "key", "resume", "timer")
+
+class HeldPull:
+    """One pull that waits: who asked, what for, at which queue, what it lets through, and how it is run again.
+
+    Attributes:
+        command: The request without its fields and body: what its answer needs.
+        size: About how many bytes it takes.
+    """
+
+    __slots__ = ("command", "connection", "filter", "header", "key", "resume", "size", "timer")
 
     def __init__(
         self,
@@ -60,7 +79,8 @@ class HeldPull:
         resume: "Callable[[HeldPull], None]",
     ) -> None:
         self.connection = connection
-        self.command = command
+        self.command = RemotingCommand(command.code, command.opaque, command.flag, encoding=command.encoding)
+        self.size = PULL_SIZE + _CHARACTER_SIZE * len(header.subscription or "")
         self.header = header
         self.key: QueueKey = (header.topic, header.queue_id)
         self.filter = wanted
@@ -72,16 +92,18 @@ class HeldPull:
 
 
 class _OfConnection:
-    """The pulls of one connection, and what a message of each queue costs because of them."""
+    """The pulls of one connection, their size, and what a message of each queue costs because of them."""
 
-    __slots__ = ("costs", "pulls")
+    __slots__ = ("costs", "pulls", "size")
 
     def __init__(self) -> None:
         self.pulls: dict[HeldPull, None] = {}
         self.costs: dict[QueueKey, int] = {}
+        self.size = 0
 
     def remove(self, pull: HeldPull) -> None:
         del self.pulls[pull]
+        self.size -= pull.size
         self.costs[pull.key] -= pull.filter.cost
         if not self.costs[pull.key]:
             del self.costs[pull.key]
@@ -96,6 +118,7 @@ class HeldPulls:
         self._by_queue: dict[QueueKey, dict[PullFilter, dict[HeldPull, None]]] = {}
         self._by_connection: dict[Connection, _OfConnection] = {}
         self._count = 0
+        self._size = 0
         self._awake: list[HeldPull] = []
         self._check: asyncio.TimerHandle | None = None
 
@@ -116,9 +139,15 @@ class HeldPulls:
         """Keep the pull for at most so long; False when its connection, or all together, have too many."""
         mine = self._by_connection.get(pull.connection) or _OfConnection()
         cost = mine.costs.get(pull.key, 0) + pull.filter.cost
-        if self._count >= MAX_HELD or len(mine.pulls) >= MAX_HELD_PER_CONNECTION or cost > MAX_COST:
+        if (
+            self._size + pull.size > MAX_BYTES
+            or mine.size + pull.size > MAX_BYTES_PER_CONNECTION
+            or cost > MAX_COST
+        ):
             return False
         self._count += 1
+        self._size += pull.size
+        mine.size += pull.size
         mine.costs[pull.key] = cost
         mine.pulls[pull] = None
         self._by_connection[pull.connection] = mine
@@ -127,10 +156,16 @@ class HeldPulls:
         pull.timer = asyncio.get_running_loop().call_later(delay, self._time_up, pull)
         return True
 
-    def message_arrived(
-        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, store_timestamp: int
+    def messages_arrived(
+        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Wake the pulls that want this message; the store calls this for every one it appends."""
+        """Wake the pulls that want one of these; the store calls this for all that it appends."""
+        if (topic, queue_id) in self._by_queue:
+            for number, tags_code in enumerate(tags_codes, queue_offset):
+                self.message_arrived(topic, queue_id, number, tags_code)
+
+    def message_arrived(self, topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
+        """Wake the pulls that want this message."""
         held = self._by_queue.get((topic, queue_id))
         if held is None:
             return
@@ -191,6 +226,7 @@ class HeldPulls:
             pull.timer.cancel()
             pull.timer = None
         self._count -= 1
+        self._size -= pull.size
         by_filter = self._by_queue[pull.key]
         pulls = by_filter[pull.filter]
         del pulls[pull]

@@ -6,11 +6,14 @@ properties ``REAL_TOPIC`` and ``REAL_QID``. The consume queue's tag field then h
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from rocket_broker.refusal import Refusal
 from rocket_broker.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.store.messages import PutResult, StoreMessage
+from rocket_broker.store.messages import PutResult, StoredRun, StoreMessage
 from rocket_remoting.batch import BatchEntry
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
@@ -26,11 +29,36 @@ from rocket_remoting.properties import (
     decode_properties,
 )
 
-__all__ = ["Host", "MessageWriter", "properties_text"]
+if TYPE_CHECKING:
+    from rocket_broker.batch_columns import BatchColumns
+
+__all__ = ["BatchHead", "Host", "MessageWriter", "properties_text"]
 
 Host = tuple[str, int]
 
 _tags_code = lru_cache(maxsize=4096)(java_hash)
+
+
+class BatchHead(msgspec.Struct, gc=False):
+    """What the messages of a batch have in common.
+
+    Attributes:
+        topic: Where they belong.
+        queue_id: Queue of the topic.
+        properties: What each gets at the end of its own, in wire form.
+        sys_flag: Bits of `rocket_remoting.sys_flag`.
+        born_timestamp: When they were made.
+        born_host: By whom.
+        reconsume_times: Redeliveries so far.
+    """
+
+    topic: str
+    queue_id: int
+    properties: bytes
+    sys_flag: int
+    born_timestamp: int
+    born_host: Host
+    reconsume_times: int
 
 
 class MessageWriter:
@@ -116,54 +144,31 @@ class MessageWriter:
             )
         )
 
-    def put_batch(
-        self,
-        topic: str,
-        queue_id: int,
-        entries: Iterable[BatchEntry],
-        common: bytes,
-        *,
-        sys_flag: int,
-        born_timestamp: int,
-        born_host: Host,
-        reconsume_times: int = 0,
-    ) -> list[PutResult]:
-        """Store the messages of a batch in their order; each gets the ``common`` properties at its end."""
-        return self._store.put_all(
-            [
-                self._batch_message(
-                    topic, queue_id, entry, common, sys_flag, born_timestamp, born_host, reconsume_times
-                )
-                for entry in entries
-            ]
-        )
+    def put_columns(self, head: BatchHead, columns: "BatchColumns") -> StoredRun | None:
+        """Store a batch as `put_batch` does, in one go; None if it has to be stored message by message."""
+        run = columns.run(head, self.store_host)
+        return self._store.put_run(run) if run is not None else None
 
-    def _batch_message(  # noqa: PLR0917 - made for every message of a batch; keywords cost
-        self,
-        topic: str,
-        queue_id: int,
-        entry: BatchEntry,
-        common: bytes,
-        sys_flag: int,
-        born_timestamp: int,
-        born_host: Host,
-        reconsume_times: int,
-    ) -> StoreMessage:
+    def put_batch(self, head: BatchHead, entries: Iterable[BatchEntry]) -> list[PutResult]:
+        """Store the messages of a batch in their order; each gets the head's properties at its end."""
+        return self._store.put_all([self._batch_message(head, entry) for entry in entries])
+
+    def _batch_message(self, head: BatchHead, entry: BatchEntry) -> StoreMessage:
         own = entry.properties
         properties = decode_properties(own)
         tags = properties.get(PROPERTY_TAGS)
         separator = b"\x02" if own and not own.endswith(b"\x02") else b""
         return StoreMessage(
-            topic,
-            queue_id,
+            head.topic,
+            head.queue_id,
             entry.body,
-            own + separator + common,
+            own + separator + head.properties,
             entry.flag,
-            sys_flag,
-            born_timestamp,
-            born_host,
+            head.sys_flag,
+            head.born_timestamp,
+            head.born_host,
             self.store_host,
-            reconsume_times,
+            head.reconsume_times,
             0,
             _tags_code(tags) if tags else 0,
             properties.get(PROPERTY_KEYS, ""),

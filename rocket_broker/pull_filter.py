@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.properties import decode_properties
+from rocket_remoting.properties import decode_stored_properties
 from rocket_remoting.record import record_properties
 
 __all__ = ["EVERYTHING", "PropertyFilter", "PullFilter"]
@@ -52,7 +52,7 @@ class PullFilter(NamedTuple):
         """Whether the filter on properties, which there must be, wants a message; one that is no record it doesn't."""
         assert self.properties is not None
         try:
-            return self.properties.matches(decode_properties(record_properties(record)))
+            return self.properties.matches(decode_stored_properties(record_properties(record)))
         except RemoteProtocolError:
             return False
 

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable
 from rocket_broker.loop_time import loop_time
 from rocket_remoting.message import MessageQueue
 
-__all__ = ["LOCK_SECONDS", "QueueLocks"]
+__all__ = ["LOCK_SECONDS", "MAX_LOCKS", "QueueLocks"]
 
 LOCK_SECONDS = 60.0
+MAX_LOCKS = 262_144
+"""Of all groups; each takes some 300 bytes."""
 
 _log = logging.getLogger(__name__)
 
@@ -31,15 +33,22 @@ class QueueLocks:
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> set[MessageQueue]:
-        """Return those of the queues that the client holds from now on; the others are another client's."""
+        """Return those of the queues that the client holds from now on; the others are another client's.
+
+        Nobody gets one more while there are `MAX_LOCKS`: clients ask again until they get it.
+        """
         now = self._time()
-        locks = self._groups.setdefault(group, {})
+        locks = self._groups.get(group, {})
         held: set[MessageQueue] = set()
         for queue in queues:
             lock = locks.get(queue)
             if lock is None:
+                if self._count >= MAX_LOCKS:
+                    continue
+                self._count += 1
                 locks[queue] = _Lock(client_id, now + LOCK_SECONDS)
             elif lock.client_id == client_id or lock.expires <= now:
                 if lock.client_id != client_id:
@@ -50,6 +59,8 @@ class QueueLocks:
             else:
                 continue
             held.add(queue)
+        if locks:
+            self._groups[group] = locks
         return held
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
@@ -59,6 +70,7 @@ class QueueLocks:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
                 del locks[queue]
+                self._count -= 1
         if not locks:
             self._groups.pop(group, None)
 
@@ -73,8 +85,9 @@ class QueueLocks:
         for group, locks in list(self._groups.items()):
             for queue in [queue for queue, lock in locks.items() if lock.expires <= now]:
                 del locks[queue]
+                self._count -= 1
             if not locks:
                 del self._groups[group]
 
     def __len__(self) -> int:
-        return sum(map(len, self._groups.values()))
+        return self._count

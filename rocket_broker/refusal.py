@@ -1,11 +1,24 @@
 """How a processor says no: with the code and the remark that Apache's brokers use."""
 
+from collections.abc import Callable
+
 from rocket_broker.errors import BrokerError
+from rocket_remoting.bodies import Body, encode_body
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.topics import validate_group, validate_topic
 
-__all__ = ["SEE_FAQ", "Refusal", "check_group_name", "check_topic_name"]
+__all__ = [
+    "MAX_CONFIG_SIZE",
+    "SEE_FAQ",
+    "Refusal",
+    "check_config_size",
+    "check_group_name",
+    "check_topic_name",
+]
+
+MAX_CONFIG_SIZE = 4096
+"""Bytes of what a table keeps of one topic or group, beside the longest names."""
 
 SEE_FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -34,10 +47,7 @@ def check_topic_name(topic: str) -> None:
     Raises:
         Refusal: It is not.
     """
-    try:
-        validate_topic(topic)
-    except ValueError as e:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, str(e)) from None
+    _check(validate_topic, topic)
 
 
 def check_group_name(group: str) -> None:
@@ -46,7 +56,25 @@ def check_group_name(group: str) -> None:
     Raises:
         Refusal: It is not.
     """
+    _check(validate_group, group)
+
+
+def check_config_size(name: str, config: Body) -> None:
+    """Return when the configuration is of a size to be kept with thousands of others.
+
+    Raises:
+        Refusal: It is not.
+    """
+    size = len(encode_body(config))
+    if size > MAX_CONFIG_SIZE:
+        raise Refusal(
+            ResponseCode.INVALID_PARAMETER,
+            f"the configuration of {name} has {size} bytes, at most {MAX_CONFIG_SIZE} are kept: shorten its attributes",
+        )
+
+
+def _check(validate: Callable[[str], None], name: str) -> None:
     try:
-        validate_group(group)
+        validate(name)
     except ValueError as e:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(e)) from None

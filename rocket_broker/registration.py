@@ -45,6 +45,8 @@ LONGEST_PERIOD_MS = 60_000
 UNREGISTER_TIMEOUT = 3.0
 FIRST_RETRY = 0.5
 LARGE_BODY = 64 * 1024
+MOST_PLAIN = 8 * 1024 * 1024
+"""A longer body is compressed, whatever the settings say: name servers read no frame above 16 MiB."""
 BYTES_PER_SECOND = 16 * 1024 * 1024
 LONGEST_PAUSE = 1.0
 """A registration of thousands of topics costs both ends: however quickly topics are made, those who have many tell
@@ -106,17 +108,20 @@ class Registration:
         for link in self._links:
             link.wake.set()
 
-    def body(self) -> bytes:
-        """Return all topics in the form they are registered in."""
+    def body(self) -> tuple[bytes, bool]:
+        """Return all topics in the form they are registered in, and whether that is compressed."""
         wrapper = self._topics.wrapper()
         permission = self._settings.broker_permission
         if permission & (READ | WRITE) != READ | WRITE:
             wrapper = _with_permission(wrapper, permission)
         registration = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
-        body = encode_register_broker_body(registration, compressed=self._settings.compressed_register)
+        compressed = self._settings.compressed_register
+        body = encode_register_broker_body(registration, compressed=compressed)
         large = len(body) > LARGE_BODY
         self.pause = min(LONGEST_PAUSE, len(body) / BYTES_PER_SECOND) if large else 0.0
-        return body
+        if len(body) > MOST_PLAIN and not compressed:
+            compressed, body = True, encode_register_broker_body(registration, compressed=True)
+        return body, compressed
 
     async def register(self, connection: Connection) -> KVTable | None:
         """Register over the connection; return the ordered topics if the name server has any."""
@@ -124,14 +129,14 @@ class Registration:
         timeout = s.register_broker_timeout_mills / 1000
         if not s.force_register and not await self._is_outdated(connection, timeout):
             return None
-        body = self.body()
+        body, compressed = self.body()
         header = RegisterBrokerRequestHeader(
             cluster_name=s.broker_cluster_name,
             broker_name=s.broker_name,
             broker_id=s.broker_id,
             broker_addr=self._address,
             ha_server_addr=self._ha_address,
-            compressed=s.compressed_register,
+            compressed=compressed,
             body_crc32=body_crc32(body),
         )
         answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body, timeout=timeout)

@@ -4,7 +4,9 @@ from functools import lru_cache
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
+from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.processors.cleaning import CleaningProcessor
@@ -27,6 +29,7 @@ from rocket_broker.processors.transaction import TransactionProcessor
 from rocket_broker.processors.waiting import WaitingMessages
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.queue_locks import QueueLocks
+from rocket_broker.queue_time import QueueTime
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings import BrokerSettings
@@ -63,14 +66,17 @@ class RequestHandlers:
         groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
         consumers: ConsumerTable,
+        compiling: Compiling,
         filters: ConsumerFilterTable,
         producers: ProducerTable,
+        heartbeat_limits: HeartbeatLimits,
         queue_locks: QueueLocks,
         pulls: HeldPulls,
         delays: DelayService,
         timers: TimerService | None,
         halves: HalfMessages,
         statistics: BrokerStatistics,
+        queue_time: QueueTime,
         address: str,
     ) -> None:
         name = settings.broker_name
@@ -104,6 +110,7 @@ class RequestHandlers:
             topics=topics,
             groups=groups,
             consumers=consumers,
+            compiling=compiling,
             filters=filters,
             offsets=offsets,
             pulls=pulls,
@@ -111,9 +118,15 @@ class RequestHandlers:
             host=settings.advertised_host,
         )
         clients = ClientsProcessor(
-            settings=settings, topics=topics, groups=groups, consumers=consumers, producers=producers
+            settings=settings,
+            topics=topics,
+            groups=groups,
+            consumers=consumers,
+            producers=producers,
+            compiling=compiling,
+            limits=heartbeat_limits,
         )
-        locks = LocksProcessor(queue_locks)
+        locks = LocksProcessor(queue_locks, topics, broker_name=name)
         offset = OffsetsProcessor(
             settings=settings, store=store, topics=topics, groups=groups, offsets=offsets
         )
@@ -151,6 +164,7 @@ class RequestHandlers:
             offsets=offsets,
             delays=delays,
             statistics=statistics,
+            queue_time=queue_time,
         )
         self._cleaning = cleaning = CleaningProcessor(settings=settings, store=store, clock=clock)
         self.table: dict[int, Handler] = {

@@ -9,13 +9,17 @@ from contextlib import AsyncExitStack
 import click
 
 from rocket_broker.apache_settings import ApacheSettings
+from rocket_broker.bounded_log import BoundedLog, OneLine
 from rocket_broker.broker import Broker
 from rocket_broker.errors import AddressInUse, StartError
 from rocket_broker.namesrv.server import NameServer
-from rocket_broker.settings import BrokerSettings, NameServerSettings
+from rocket_broker.namesrv.settings import NameServerSettings
+from rocket_broker.processors.batches import load_columns
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.signals import stop_on_signal
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.tcp import TcpTransport
+from service_manager import tell_progress, tell_ready, tell_stopping
 
 __all__ = ["run"]
 
@@ -30,6 +34,8 @@ MOST_FILES = 65_536
 def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
     """Serve until SIGTERM or SIGINT, then stop in order; a second signal ends the process at once.
 
+    systemd is told while a broker reads a long commit log, when all serve, and when the stop begins.
+
     Args:
         name_server: Start a name server with these settings.
         broker: Start a broker with these settings, after the name server.
@@ -38,29 +44,38 @@ def run(name_server: NameServerSettings | None, broker: BrokerSettings | None) -
         BrokerError: One of them cannot start.
         StoreError: The store is in use, or damaged.
     """
-    _log_to_terminal()
+    log = _log_to_terminal()
     _allow_files()
+    if broker is not None:
+        load_columns()
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
-        runner.run(_serve(name_server, broker))
+        runner.run(_serve(name_server, broker, log))
 
 
-async def _serve(name_server: NameServerSettings | None, broker: BrokerSettings | None) -> None:
+async def _serve(
+    name_server: NameServerSettings | None, broker: BrokerSettings | None, log: BoundedLog
+) -> None:
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    async with AsyncExitStack() as running:
+    async with log.minutes(), AsyncExitStack() as running:
         running.enter_context(stop_on_signal(lambda: loop.call_soon_threadsafe(asked_to_stop.set)))
         if name_server is not None:
-            await _start_name_server(name_server, running, beside_broker=broker is not None)
+            address = await _start_name_server(name_server, running, beside_broker=broker is not None)
+            if broker is not None:
+                broker.namesrv_addr = address  # of a free port it is known only now
         if broker is not None:
             await _start_broker(broker, running)
+        if not asked_to_stop.is_set():
+            tell_ready()
         await asked_to_stop.wait()
+        tell_stopping()
         click.echo("Stopping ... (a second signal ends it at once)")
     click.echo("Stopped.")
 
 
 async def _start_name_server(
     settings: NameServerSettings, running: AsyncExitStack, *, beside_broker: bool
-) -> None:
+) -> str:
     _warn(settings)
     server = NameServer(settings, transport=TcpTransport())
     running.push_async_callback(server.stop)
@@ -72,11 +87,12 @@ async def _start_name_server(
         hint = f"If that is a name server, register with it: streamkit broker -n {e.address}"
         raise StartError(e.address, f"{e.address} is in use by another process. {hint}") from e
     click.echo(f"The Name Server boot success. serializeType={SERIALIZE_TYPE}, address {server.address}")
+    return server.address
 
 
 async def _start_broker(settings: BrokerSettings, running: AsyncExitStack) -> None:
     _warn(settings)
-    broker = Broker(settings, transport=TcpTransport(), clock=SystemClock())
+    broker = Broker(settings, transport=TcpTransport(), clock=SystemClock(), on_progress=tell_progress)
     running.push_async_callback(broker.stop)
     await broker.start()
     known_by = f" and name server is {settings.namesrv_addr}" if settings.namesrv_addr else ""
@@ -114,15 +130,17 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
-def _log_to_terminal() -> None:
+def _log_to_terminal() -> BoundedLog:
     """Log to standard error, in colours for people and in plain lines for machines."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.logging import RichHandler
 
         handler: logging.Handler = RichHandler(console=Console(stderr=True), show_path=False)
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(OneLine("%(message)s"))
     else:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+        handler.setFormatter(OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log = BoundedLog(handler)
+    logging.basicConfig(level=logging.INFO, handlers=[log])
+    return log

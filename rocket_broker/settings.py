@@ -1,4 +1,4 @@
-"""The settings of the broker and the name server: Apache's keys that mean something here.
+"""The settings of the broker: Apache's keys that mean something here.
 
 Defaults are those of Apache RocketMQ 4.9.7 unless a field says otherwise; keys that only 5.x has say so.
 """
@@ -7,15 +7,18 @@ Defaults are those of Apache RocketMQ 4.9.7 unless a field says otherwise; keys 
 
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
+from rocket_broker import setting_checks as checks
+from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED
 from rocket_broker.apache_settings import ApacheSettings, Refused, setting
+from rocket_broker.properties_file import Entry
 from rocket_broker.schedule.delay_levels import DelayLevels
-from rocket_broker.schedule.timer_settings import PRECISIONS_MS, TimerSettings
+from rocket_broker.schedule.timer_settings import TimerSettings
+from rocket_broker.setting_checks import LARGEST_PORT, MASTER_ID
 from rocket_broker.store.settings import FlushDiskType, StoreSettings
 
 __all__ = [
@@ -25,17 +28,11 @@ __all__ = [
     "SMALL_STORE",
     "BrokerSettings",
     "FlushDiskType",
-    "NameServerSettings",
+    "address_connections_ratio",
 ]
-
-MASTER_ID = 0
-"""The broker id of a master; there are only masters here."""
 
 MAX_QUEUES = 65_536
 """Most queues of a topic: what a tool asks about a topic is done for each of its queues."""
-
-MAX_DELAY_LEVELS = 1_000
-"""Each level has a queue and a task of its own."""
 
 SMALL_STORE = {
     "brokerName": "broker-a",
@@ -45,60 +42,15 @@ SMALL_STORE = {
     "enablePropertyFilter": "true",
     "cleanFileForciblyEnable": "false",
     "diskSpaceWarningLevelRatio": "100",
+    "brokerFastFailureEnable": "false",
 }
-"""Settings for a developer's machine, whose disk others fill. A store keeps the file sizes it was made with, so all
-that open ./.streamkit use these. Filtering by SQL92 is Apache's to turn on by hand; here there is nobody to do that."""
+"""Settings for a developer's machine, whose disk and processors others use. A store keeps the file sizes it was made
+with, so all that open ./.streamkit use these. Filtering by SQL92 is Apache's to turn on by hand; here there is nobody
+to do that."""
 
-_PORT = 65_535
 _INT = 2**31 - 1
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-_ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s;]+):[0-9]{1,5}")
 _ANY_HOST = ("0.0.0.0", "::", "")
 LOOPBACK = "127.0.0.1"
-
-
-def _name(value: str) -> str | None:
-    return None if _NAME.fullmatch(value) else "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
-
-
-def _addresses(value: str) -> str | None:
-    parts = [part.strip() for part in value.split(";") if part.strip()]
-    good = parts and all(_ADDRESS.fullmatch(part) and int(part.rpartition(":")[2]) <= _PORT for part in parts)
-    return (
-        None
-        if good or not value
-        else "host:port, several separated by ';', as 127.0.0.1:9876;192.168.0.1:9876"
-    )
-
-
-def _host(value: str) -> str | None:
-    return "a host name or an IP address" if re.search(r"[\s/;]", value) else None
-
-
-def _delay_levels(value: str) -> str | None:
-    try:
-        levels = DelayLevels(value)
-    except ValueError:
-        return "delays separated by spaces, as 1s 5s 10m 2h 1d"
-    return None if 1 <= levels.max_level <= MAX_DELAY_LEVELS else f"1 to {MAX_DELAY_LEVELS} delays"
-
-
-def _hours(value: str) -> str | None:
-    parts = _split(value)
-    good = parts and all(part.isdecimal() and int(part) < 24 for part in parts)
-    return None if good else "hours from 00 to 23, several separated by ';', as 04;16"
-
-
-def _timer_precision(value: int) -> str | None:
-    return None if value in PRECISIONS_MS else f"one of {', '.join(map(str, PRECISIONS_MS))}"
-
-
-def _permission(value: int) -> str | None:
-    return None if value in (2, 4, 6) else "6 (read and write), 4 (read only) or 2 (write only)"
-
-
-def _master(value: int) -> str | None:
-    return None if value == MASTER_ID else "0: replication is not built in, every broker is a master"
 
 
 def _local_host_name() -> str:
@@ -120,6 +72,18 @@ def _split(addresses: str) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in addresses.split(";") if part.strip()))
 
 
+def address_connections_ratio() -> int:
+    """Declare ``maxAddressConnectionsRatio``, as the broker and the name server have it."""
+    return setting(
+        50,
+        "Percent of a port's connections that one address may have, an IPv4 address or 64 bits of an IPv6 address; the "
+        "server's own may have all. 100: so may every address (no key of Apache's).",
+        minimum=1,
+        maximum=100,
+        fixed=True,
+    )
+
+
 @dataclass
 class BrokerSettings(ApacheSettings):
     """What a broker is told by ``broker.conf``, options and code."""
@@ -129,28 +93,34 @@ class BrokerSettings(ApacheSettings):
 
     # Who and where
     broker_name: str = setting(
-        _local_host_name(), "Name of the broker in routes; default: the host's name.", check=_name, fixed=True
+        _local_host_name(),
+        "Name of the broker in routes; default: the host's name.",
+        check=checks.name,
+        fixed=True,
     )
     broker_cluster_name: str = setting(
-        "DefaultCluster", "Cluster the broker belongs to.", check=_name, fixed=True
+        "DefaultCluster", "Cluster the broker belongs to.", check=checks.name, fixed=True
     )
-    broker_id: int = setting(MASTER_ID, "0: master.", check=_master, fixed=True)
-    listen_port: int = setting(10911, "Port for clients. 0: any free port.", maximum=_PORT, fixed=True)
+    broker_id: int = setting(MASTER_ID, "0: master.", check=checks.master, fixed=True)
+    listen_port: int = setting(10911, "Port for clients. 0: any free port.", maximum=LARGEST_PORT, fixed=True)
     vip_channel_enable: bool = setting(
         True, "Serve listenPort - 2 too, where old clients send (no key of Apache's).", fixed=True
     )
     bind_address: str = setting(
-        "", "Address to listen on (5.x); default: brokerIP1 if set, else loopback.", check=_host, fixed=True
+        "",
+        "Address to listen on (5.x); default: brokerIP1 if set, else loopback.",
+        check=checks.host,
+        fixed=True,
     )
     broker_ip1: str = setting(
         "",
         "Address that clients are told; default: bindAddress, or this machine's when that is 0.0.0.0.",
         key="brokerIP1",
-        check=_host,
+        check=checks.host,
         fixed=True,
     )
     namesrv_addr: str = setting(
-        "", "Name servers to register with, separated by ';'.", check=_addresses, fixed=True
+        "", "Name servers to register with, separated by ';'.", check=checks.addresses, fixed=True
     )
     region_id: str = setting("DefaultRegion", "Region in the answers to producers that trace.")
     trace_on: bool = setting(True, "Tell clients that tracing is welcome.")
@@ -169,14 +139,24 @@ class BrokerSettings(ApacheSettings):
     connect_timeout_millis: int = setting(3_000, "Milliseconds for a connection to a name server.", minimum=1)
 
     # Topics and groups
-    broker_permission: int = setting(6, "6 read and write, 4 read, 2 write.", check=_permission)
+    broker_permission: int = setting(6, "6 read and write, 4 read, 2 write.", check=checks.permission)
     default_topic_queue_nums: int = setting(8, "Most queues of a topic created by a send.", maximum=1024)
     auto_create_topic_enable: bool = setting(True, "Create an unknown topic at the first send.")
     auto_create_subscription_group: bool = setting(True, "Create an unknown consumer group when it appears.")
+    max_topics: int = setting(
+        50_000,
+        "Most topics; no further one is made, retry topics of groups included (no key of Apache's).",
+        minimum=1,
+    )
+    max_groups: int = setting(
+        50_000, "Most consumer groups; no further one is made (no key of Apache's).", minimum=1
+    )
     cluster_topic_enable: bool = setting(True, "The cluster's name is a topic to read and write.", fixed=True)
     broker_topic_enable: bool = setting(True, "The broker's name is a topic to read and write.", fixed=True)
     trace_topic_enable: bool = setting(False, "Make the trace topic at start.", fixed=True)
-    msg_trace_topic_name: str = setting("RMQ_SYS_TRACE_TOPIC", "The trace topic.", check=_name, fixed=True)
+    msg_trace_topic_name: str = setting(
+        "RMQ_SYS_TRACE_TOPIC", "The trace topic.", check=checks.name, fixed=True
+    )
 
     # Serving clients
     notify_consumer_ids_changed_enable: bool = setting(True, "Tell a group's members when one comes or goes.")
@@ -194,8 +174,32 @@ class BrokerSettings(ApacheSettings):
     server_channel_max_idle_time_seconds: int = setting(
         120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True
     )
+    max_address_connections_ratio: int = address_connections_ratio()
     write_buffer_high_water_mark: int = setting(
         0, "Unsent bytes at which a connection's requests are no longer read; 0: 4 MiB.", fixed=True
+    )
+    max_buffered_bytes: int = setting(
+        512 * 1024 * 1024,
+        "Most bytes that clients leave unread, and of frames that are not whole, of all connections together; above, "
+        "the worst ones are closed (no key of Apache's).",
+        minimum=1024 * 1024,
+        fixed=True,
+    )
+    broker_fast_failure_enable: bool = setting(
+        True,
+        "Refuse as SYSTEM_BUSY what has waited for too long; false without a settings file, and embedded.",
+    )
+    wait_time_mills_in_send_queue: int = setting(
+        200, "Milliseconds that a send may wait until the broker comes to it.", minimum=1
+    )
+    wait_time_mills_in_pull_queue: int = setting(5_000, "The same of a pull.", minimum=1)
+    wait_time_mills_in_lite_pull_queue: int = setting(
+        5_000, "The same of a pull by the second code (5.x).", minimum=1
+    )
+    wait_time_mills_in_heartbeat_queue: int = setting(31_000, "The same of a heartbeat.", minimum=1)
+    wait_time_mills_in_transaction_queue: int = setting(3_000, "The same of a transaction's end.", minimum=1)
+    wait_time_mills_in_admin_broker_queue: int = setting(
+        5_000, "The same of what tools ask, and of locks (5.x).", minimum=1
     )
     max_message_size: int = setting(
         4 * 1024 * 1024, "Largest body in bytes.", minimum=1, maximum=_INT, fixed=True
@@ -248,7 +252,7 @@ class BrokerSettings(ApacheSettings):
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "Delay of each level from 1 on.",
-        check=_delay_levels,
+        check=checks.delay_levels,
         fixed=True,
     )
 
@@ -259,7 +263,7 @@ class BrokerSettings(ApacheSettings):
     timer_precision_ms: int = setting(
         1_000,
         "So many milliseconds late a timed message is delivered at most: 100, 200, 500 or 1000.",
-        check=_timer_precision,
+        check=checks.timer_precision,
         fixed=True,
     )
     timer_max_delay_sec: int = setting(
@@ -322,6 +326,24 @@ class BrokerSettings(ApacheSettings):
     flush_commit_log_thorough_interval: int = setting(
         10_000, "Milliseconds after which even one page is flushed.", minimum=1, fixed=True
     )
+    transient_store_pool_enable: bool = setting(
+        False,
+        "With ASYNC_FLUSH: let messages wait in memory until they are committed to the log; kill -9 loses those.",
+        fixed=True,
+    )
+    transient_store_pool_size: int = setting(
+        5, "Most files of the log that wait in memory.", minimum=1, fixed=True
+    )
+    fast_fail_if_no_buffer_in_store_pool: bool = setting(
+        False, "Refuse messages when so many wait; else they are written to the file at once.", fixed=True
+    )
+    commit_interval_commit_log: int = setting(
+        200, "Milliseconds between commits of what waits in memory.", minimum=1, fixed=True
+    )
+    commit_commit_log_least_pages: int = setting(4, "Pages that make a commit worth it.", fixed=True)
+    commit_commit_log_thorough_interval: int = setting(
+        200, "Milliseconds after which even one page is committed.", minimum=1, fixed=True
+    )
     flush_interval_consume_queue: int = setting(
         1_000, "Milliseconds between flushes of consume queues.", minimum=1, fixed=True
     )
@@ -352,37 +374,46 @@ class BrokerSettings(ApacheSettings):
         fixed=True,
     )
     delete_when: str = setting(
-        "04", "Hours of the day at which older files are deleted, separated by ';'.", check=_hours, fixed=True
+        "04",
+        "Hours of the day at which older files are deleted, separated by ';'.",
+        check=checks.hours,
     )
-    clean_resource_interval: int = setting(
-        10_000, "Milliseconds between looks at age and disk.", minimum=1, fixed=True
-    )
+    clean_resource_interval: int = setting(10_000, "Milliseconds between looks at age and disk.", minimum=1)
     delete_file_batch_max: int = setting(
-        10, "Most files of the commit log deleted in one go (5.x).", minimum=1, fixed=True
+        10, "Most files of the commit log deleted in one go (5.x).", minimum=1
     )
     delete_commit_log_files_interval: int = setting(
-        100, "Milliseconds between two deleted files of the commit log.", fixed=True
+        100, "Milliseconds between two deleted files of the commit log."
     )
     disk_max_used_space_ratio: int = setting(
         75,
         "Percent of the disk used from which older files are deleted at any hour.",
         minimum=10,
         maximum=95,
-        fixed=True,
     )
     clean_file_forcibly_enable: bool = setting(
-        True, "Delete the oldest files, whatever their age, when the disk fills.", fixed=True
+        True, "Delete the oldest files, whatever their age, when the disk fills."
     )
     disk_space_clean_forcibly_ratio: int = setting(
-        85, "Percent of the disk used from which that is done (5.x).", minimum=10, maximum=100, fixed=True
+        85, "Percent of the disk used from which that is done (5.x).", minimum=10, maximum=100
     )
     disk_space_warning_level_ratio: int = setting(
         90,
         "Percent of the disk used from which messages are refused (5.x).",
         minimum=10,
         maximum=100,
-        fixed=True,
     )
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[Entry]) -> Self:
+        settings = super().from_entries(entries)
+        if settings.transient_store_pool_enable and settings.flush_disk_type is FlushDiskType.SYNC_FLUSH:
+            origin = settings.origins["transientStorePoolEnable"]
+            settings.warnings.append(
+                f"{origin}: transientStorePoolEnable has no effect with flushDiskType=SYNC_FLUSH: senders wait "
+                "for the disk, as on Apache's brokers"
+            )
+        return settings
 
     @property
     def name_servers(self) -> list[str]:
@@ -429,6 +460,12 @@ class BrokerSettings(ApacheSettings):
             flush_interval_commit_log=self.flush_interval_commit_log,
             flush_commit_log_least_pages=self.flush_commit_log_least_pages,
             flush_commit_log_thorough_interval=self.flush_commit_log_thorough_interval,
+            transient_store_pool_enable=self.transient_store_pool_enable,
+            transient_store_pool_size=self.transient_store_pool_size,
+            fast_fail_if_no_buffer_in_store_pool=self.fast_fail_if_no_buffer_in_store_pool,
+            commit_interval_commit_log=self.commit_interval_commit_log,
+            commit_commit_log_least_pages=self.commit_commit_log_least_pages,
+            commit_commit_log_thorough_interval=self.commit_commit_log_thorough_interval,
             flush_interval_consume_queue=self.flush_interval_consume_queue,
             flush_consume_queue_least_pages=self.flush_consume_queue_least_pages,
             flush_consume_queue_thorough_interval=self.flush_consume_queue_thorough_interval,
@@ -450,38 +487,3 @@ class BrokerSettings(ApacheSettings):
             clean_file_forcibly_enable=self.clean_file_forcibly_enable,
             disk_space_warning_level_ratio=self.disk_space_warning_level_ratio,
         )
-
-
-@dataclass
-class NameServerSettings(ApacheSettings):
-    """What a name server is told by ``namesrv.conf``, options and code."""
-
-    meaningless: ClassVar[Mapping[str, str]] = NAME_SERVER_MEANINGLESS
-
-    listen_port: int = setting(
-        9876, "Port for brokers and clients. 0: any free port.", maximum=_PORT, fixed=True
-    )
-    bind_address: str = setting(LOOPBACK, "Address to listen on (5.x).", check=_host, fixed=True)
-    kv_config_path: Path = setting(
-        Path.home() / "namesrv" / "kvConfig.json", "File of the key-value configuration.", fixed=True
-    )
-    config_store_path: Path | None = setting(
-        None, "File that changed settings are written to; default: the settings file.", fixed=True
-    )
-    order_message_enable: bool = setting(
-        False, "Put orderTopicConf into routes; true when embedded and beside a broker without settings file."
-    )
-    return_order_topic_config_to_broker: bool = setting(
-        True, "Tell registering brokers which topics are ordered (5.x)."
-    )
-    delete_topic_with_broker_registration: bool = setting(
-        False, "Forget a broker's topics that its registration no longer has (5.x)."
-    )
-    enable_all_topic_list: bool = setting(True, "Answer requests for the list of all topics (5.x).")
-    enable_topic_list: bool = setting(True, "Answer requests for lists of topics (5.x).")
-    scan_not_active_broker_interval: int = setting(
-        10_000, "Milliseconds between looks for brokers that fell silent.", minimum=1, fixed=True
-    )
-    server_channel_max_idle_time_seconds: int = setting(
-        120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True
-    )

@@ -4,7 +4,7 @@ import logging
 
 from rocket_broker.apache_settings import ApacheSettings
 from rocket_broker.errors import BrokerError
-from rocket_broker.properties_file import parse_properties, rewrite_properties
+from rocket_broker.properties_file import parse_properties
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
@@ -33,8 +33,6 @@ def answer_settings_update(
             remark = "Can not update config path"
             return RemotingCommand.response(command, ResponseCode.NO_PERMISSION, remark=remark)
         settings.update(entries)
-        if settings.source is not None:
-            rewrite_properties(settings.source, {entry.key: entry.value for entry in entries})
     except (BrokerError, UnicodeDecodeError, OSError) as e:
         _log.warning("settings not changed: %s", e)
         return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark=str(e))

@@ -18,7 +18,6 @@ class BrokerStatistics:
         put_messages: Messages stored for producers.
         put_bytes: Bytes of their records.
         got_messages: Messages handed to consumers.
-        got_bytes: Bytes of their records.
         pulls_found: Pulls that were answered with messages.
         pulls_missed: Pulls that were answered without, or held.
     """
@@ -28,7 +27,6 @@ class BrokerStatistics:
         self.put_messages = 0
         self.put_bytes = 0
         self.got_messages = 0
-        self.got_bytes = 0
         self.pulls_found = 0
         self.pulls_missed = 0
         self._samples: deque[tuple[float, dict[str, int]]] = deque(maxlen=_SAMPLES)

@@ -1,7 +1,9 @@
 """The command ``streamkit store``: looks into a store that no broker has open, ours or Apache's, and repairs it."""
 
 import asyncio
+import errno
 import json
+import logging
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -11,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from rocket_broker.errors import BrokerError
+from rocket_broker.errors import BrokerError, DamagedTable
 from rocket_broker.properties_file import entries_of, read_properties
 from rocket_broker.settings import SMALL_STORE, BrokerSettings
 from rocket_broker.store.errors import StoreError
@@ -20,6 +22,7 @@ from rocket_broker.store.index_file import file_size
 from rocket_broker.store.repair import GAP_TOPIC, RepairReport, repair
 from rocket_broker.store.settings import StoreSettings
 from rocket_broker.store.survey import Damage, StoreLayout, Survey, read_log, survey
+from rocket_broker.topic_table import TopicTable
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.message import MessageExt
@@ -31,6 +34,7 @@ __all__ = ["store"]
 
 _DEFAULT = ".streamkit"
 _DAMAGED = 1
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _SHOWN = 10
 _REPORT_EVERY = 1 << 20
 
@@ -52,7 +56,7 @@ def store() -> None:
     """
 
 
-@store.command()
+@store.command(short_help="Say what is in a store, and what is wrong.")
 @_path
 @_config
 @_as_json
@@ -63,9 +67,9 @@ def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
     a broker cuts it off.
     """
     with _clear_errors():
-        layout, settings = _layout(path, config)
-        with _lock(settings):
-            found = _survey(layout)
+        layout, settings, exists = _layout(path, config)
+        with _lock(settings, if_possible=True):
+            found = _survey(layout, exists)
     if as_json:
         click.echo(json.dumps({**asdict(found), "sound": found.is_sound}, indent=1))
     else:
@@ -74,7 +78,7 @@ def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
         sys.exit(_DAMAGED)
 
 
-@store.command()
+@store.command(short_help="Write the messages as lines of JSON.")
 @_path
 @_config
 @click.option("--topic", help="Only messages of this topic.")
@@ -97,7 +101,7 @@ def dump(  # each option is one of the command's
     A body that is UTF-8 stands in "body", any other one in "bodyBase64". A broker may have the store open.
     """
     with _clear_errors():
-        layout, _ = _layout(path, config)
+        layout, *_ = _layout(path, config)
         written = 0
         for item in read_log(layout):
             if limit is not None and written >= limit:
@@ -120,7 +124,7 @@ def dump(  # each option is one of the command's
                 written += 1
 
 
-@store.command(name="repair")
+@store.command(name="repair", short_help="Step over damaged bytes, and make queues and index anew.")
 @_path
 @_config
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -132,25 +136,25 @@ def repair_command(*, path: Path, config: Path | None, yes: bool, as_json: bool)
     keep their queue offsets.
     """
     with _clear_errors():
-        layout, settings = _layout(path, config)
+        layout, settings, exists = _layout(path, config)
         with _lock(settings):
-            found = _survey(layout)
+            found = _survey(layout, exists)
         if not as_json:
             _print_survey(layout, found)
         if not yes:
-            click.confirm("Repair it?", abort=True, err=True)
-        report = asyncio.run(repair(layout, settings, found.damages, SystemClock()))
+            anyway = "Make its queues and index anew all the same?"
+            click.confirm(anyway if found.is_sound else "Repair it?", abort=True, err=True)
+        logging.getLogger("rocket_broker.store").setLevel(logging.ERROR)  # it is told below
+        report = asyncio.run(repair(layout, settings, found.damages, SystemClock(), exists))
     if as_json:
-        recovery = asdict(report.recovery)
-        click.echo(
-            json.dumps({"keptIn": str(report.kept_in), "gaps": report.gaps, "recovery": recovery}, indent=1)
-        )
+        told = {"keptIn": str(report.kept_in), "gaps": report.gaps, "files": report.files}
+        click.echo(json.dumps({**told, "recovery": asdict(report.recovery)}, indent=1))
     else:
         _print_repair(report)
 
 
-def _layout(path: Path, config: Path | None) -> tuple[StoreLayout, StoreSettings]:
-    """Return the store's files, and settings with the sizes that they have."""
+def _layout(path: Path, config: Path | None) -> tuple[StoreLayout, StoreSettings, Callable[[str], bool]]:
+    """Return the store's files, settings with the sizes that they have, and what tells whether a topic exists."""
     if config is not None:
         entries = read_properties(config)
         if path != Path(_DEFAULT):
@@ -168,20 +172,41 @@ def _layout(path: Path, config: Path | None) -> tuple[StoreLayout, StoreSettings
             keys["mappedFileSizeConsumeQueue"] = str(found.queue_file_size)
         wanted = BrokerSettings.from_entries(entries_of(keys, "streamkit store"))
     settings = wanted.store_settings()
-    return StoreLayout.of(settings.root, settings.commit_log_dir), settings
+    return StoreLayout.of(settings.root, settings.commit_log_dir), settings, _exists(wanted)
+
+
+def _exists(settings: BrokerSettings) -> Callable[[str], bool]:
+    """Return what tells whether a topic exists: all do where no table says what there is."""
+    topics = TopicTable(settings, SystemClock())
+    try:
+        if topics.load():
+            return lambda topic: topic in topics or topics.is_system(topic)
+    except DamagedTable as e:
+        click.echo(f"Warning: {e}", err=True)
+    return lambda topic: True
 
 
 @contextmanager
-def _lock(settings: StoreSettings) -> Iterator[None]:
-    """Keep brokers out meanwhile."""
-    lock = OsFileSystem().lock(settings.lock_path)
+def _lock(settings: StoreSettings, *, if_possible: bool = False) -> Iterator[None]:
+    """Keep brokers out meanwhile; ``if_possible``, where this process may write to the store."""
+    try:
+        lock = OsFileSystem().lock(settings.lock_path)
+    except OSError as e:
+        if not if_possible or e.errno not in _READ_ONLY:
+            raise
+        problem = (
+            f"{settings.lock_path}: {e.strerror}, so it is not known whether a broker has the store open"
+        )
+        click.echo(f"Warning: {problem}", err=True)
+        yield
+        return
     try:
         yield
     finally:
         lock.release()
 
 
-def _survey(layout: StoreLayout) -> Survey:
+def _survey(layout: StoreLayout, exists: Callable[[str], bool]) -> Survey:
     """Survey the store, with a bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -191,7 +216,7 @@ def _survey(layout: StoreLayout) -> Survey:
     first = int(layout.log[0].name) if layout.log else 0
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=len(layout.log) * layout.log_file_size)
-        return survey(layout, _rarely(lambda offset: bar.update(task, completed=offset - first)))
+        return survey(layout, _rarely(lambda offset: bar.update(task, completed=offset - first)), exists)
 
 
 def _rarely(show: Callable[[int], None]) -> Callable[[int], None]:
@@ -212,23 +237,39 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
 
     table = Table(title=str(layout.root), show_header=False, title_justify="left")
     rows = {
-        "commit log": f"{len(layout.log)} files, from {found.first:,} to {found.end:,}",
+        "commit log": f"{_counted(len(layout.log), 'file')}, from {found.first:,} to {found.end:,}",
         "messages": f"{found.records:,}",
         "queues": f"{found.queues:,} with {found.entries:,} entries",
-        "index": f"{found.index_files} files",
+        "index": _counted(found.index_files, "file"),
+        "files missing or cut short": f"{len(found.missing_files) + len(found.short_files):,}",
         "damaged places": f"{sum(not damage.is_end for damage in found.damages):,}",
+        "damaged properties": f"{len(found.damaged_properties):,}",
         "torn end": "yes: the next start cuts it off" if any(d.is_end for d in found.damages) else "no",
         "messages without entry": f"{found.missing_entries:,}",
+        "messages of deleted topics": f"{found.deleted:,}",
         "entries without message": f"{found.foreign_entries:,}",
     }
     for name, value in rows.items():
         table.add_row(name, value)
-    console = Console()
+    console = Console(soft_wrap=True)
     console.print(table)
-    for damage in found.damages[:_SHOWN]:
-        console.print(f"• {_sentence(damage)}", highlight=False)
-    for topic, queue_id, offset in found.missing[:_SHOWN]:
-        console.print(f"• message {offset} of {topic} queue {queue_id} has no entry", highlight=False)
+    details = [
+        *(f"commitlog/{name} is missing" for name in found.missing_files),
+        *(f"commitlog/{name} was cut short" for name in found.short_files),
+        *map(_sentence, found.damages),
+        *(
+            f"the properties of the message at {offset} are damaged: it is delivered with what is left of them"
+            for offset in found.damaged_properties
+        ),
+        *(
+            f"message {offset} of {topic} queue {queue_id} has no entry, or a wrong one"
+            for topic, queue_id, offset in found.missing
+        ),
+    ]
+    for detail in details[:_SHOWN]:
+        console.print(f"• {detail}", highlight=False, markup=False)
+    if len(details) > _SHOWN:
+        console.print(f"  and more; --json tells of {_counted(len(details), 'place')}")
     if found.is_sound:
         console.print("✓ The store is sound.", style="green")
     else:
@@ -238,9 +279,21 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
 def _print_repair(report: RepairReport) -> None:
     from rich.console import Console
 
-    console = Console()
-    console.print(f"✓ Repaired: {report.gaps} places of the log, then {report.recovery}", style="green")
-    console.print(f"  What was there before is in {report.kept_in}")
+    console = Console(soft_wrap=True)
+    done = report.recovery
+    parts = [
+        f"{done.entries_added:,} queue entries and the keys of {done.messages_indexed:,} messages made anew"
+    ]
+    if report.files:
+        parts.insert(0, f"{_counted(report.files, 'file')} of the log completed")
+    if report.gaps:
+        parts.insert(0, f"{_counted(report.gaps, 'place')} of the log stepped over")
+    console.print(f"✓ Repaired: {', '.join(parts)}.", style="green", highlight=False)
+    console.print(f"  What was there before is in {report.kept_in}", highlight=False)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _sentence(damage: Damage) -> str:
@@ -291,5 +344,7 @@ def _clear_errors() -> Iterator[None]:
     """Show what went wrong as one sentence; a traceback is for mistakes of ours."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # nobody reads any more, as behind `| head`: click ends quietly
     except (BrokerError, StoreError, OSError) as e:
         raise click.ClickException(str(e)) from e

@@ -12,10 +12,12 @@ from rocket_broker.pull_filter import EVERYTHING, PullFilter
 from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.java_hash import java_hash
 
-__all__ = ["ALL_TAGS", "TAG", "Subscription", "is_tag_type", "tag_filter"]
+__all__ = ["ALL_TAGS", "MAX_EXPRESSION", "TAG", "Subscription", "is_tag_type", "tag_filter"]
 
 ALL_TAGS = "*"
 TAG = "TAG"
+MAX_EXPRESSION = 32_768
+"""Characters of a list of tags; SQL has a limit of its own."""
 
 _NOTHING = PullFilter(frozenset())
 
@@ -51,15 +53,21 @@ def is_tag_type(expression_type: str | None) -> bool:
     return not expression_type or expression_type == TAG
 
 
-@lru_cache(maxsize=1024)
 def tag_filter(sub_string: str | None) -> PullFilter:
     """Return the filter that ``A||B`` means.
 
     Raises:
-        ValueError: Separators without a single tag.
+        ValueError: Separators without a single tag, or more than `MAX_EXPRESSION` characters.
     """
     if not sub_string or sub_string == ALL_TAGS:
         return EVERYTHING
+    if len(sub_string) > MAX_EXPRESSION:
+        raise ValueError(f"a list of tags has at most {MAX_EXPRESSION} characters, not {len(sub_string)}")
+    return _filter_of_tags(sub_string)
+
+
+@lru_cache(maxsize=256)
+def _filter_of_tags(sub_string: str) -> PullFilter:
     tags = [tag for tag in (part.strip() for part in sub_string.split("||")) if tag]
     if not tags:
         raise ValueError(f"no tag in {sub_string!r}")

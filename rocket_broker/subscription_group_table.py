@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
 from rocket_broker.table_journal import TableJournal
@@ -14,6 +15,7 @@ from rocket_remoting.bodies import (
     encode_body,
 )
 from rocket_remoting.clock import Clock
+from rocket_remoting.codes import ResponseCode
 from rocket_remoting.topics import TOOLS_CONSUMER_GROUP, is_system_group, validate_group
 
 __all__ = ["OWN_GROUPS", "SubscriptionGroupTable"]
@@ -81,20 +83,33 @@ class SubscriptionGroupTable:
         """Create those of the groups that do not exist, as `find` does; however many, they are one change."""
         created = [
             group for group in dict.fromkeys(groups) if group not in self._configs and self._may_create(group)
-        ]
+        ][: max(0, self._settings.max_groups - len(self._configs))]
         for group in created:
             self._configs[group] = SubscriptionGroupConfig(group_name=group)
             _log.info("consumer group %s created because it appeared", group)
         if created:
             self.data_version = self.data_version.next(self._clock.now_ms())
-            self.journal.append(self.data_version, map(self._configs.__getitem__, created))
+            try:
+                self.journal.append(self.data_version, map(self._configs.__getitem__, created))
+            except OSError as e:  # who only reads is served on a full disk too
+                _log.error("consumer groups %s could not be noted, trying again: %s", created, e)
 
     def _may_create(self, group: str) -> bool:
         wanted = self._settings.auto_create_subscription_group or is_system_group(group)
         return wanted and _is_legal(group)
 
     def update(self, *configs: SubscriptionGroupConfig) -> None:
-        """Create each group or replace its configuration; however many, they are one change."""
+        """Create each group or replace its configuration; however many, they are one change.
+
+        Raises:
+            Refusal: There would be more than ``maxGroups``.
+        """
+        created = {config.group_name for config in configs} - self._configs.keys()
+        if created and len(self._configs) + len(created) > self._settings.max_groups:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"there are {len(self._configs)} groups: see maxGroups of the broker",
+            )
         for config in configs:
             known = config.group_name in self._configs
             _log.info("consumer group %s: %s", "changed" if known else "created", config)

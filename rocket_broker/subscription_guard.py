@@ -12,12 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rocket_broker.client_channel import ClientChannel
+from rocket_broker.memberships import Memberships
 from rocket_remoting.bodies import ConsumerData, SubscriptionData
 from rocket_remoting.connection import Connection
 
 __all__ = ["SubscriptionGuard"]
 
 _log = logging.getLogger(__name__)
+
+_SHOWN = 2_000
+"""Characters of what a member wants that are told: it may be megabytes."""
 
 
 class _Topic(NamedTuple):
@@ -62,7 +66,8 @@ class _Wish(NamedTuple):
         return f"{self.client_id} wants {self._told()}, {other.client_id} wants {other._told()}"
 
     def _told(self) -> str:
-        return "{" + ", ".join(f"{topic}: {wanted}" for topic, wanted in sorted(self.topics.items())) + "}"
+        told = ", ".join(f"{topic}: {wanted}" for topic, wanted in sorted(self.topics.items()))
+        return "{" + (told if len(told) <= _SHOWN else told[:_SHOWN] + "…") + "}"
 
 
 class SubscriptionGuard:
@@ -75,6 +80,7 @@ class SubscriptionGuard:
     def __init__(self) -> None:
         self.refuses: Callable[[], bool] = lambda: False
         self._groups: dict[str, dict[Connection, _Wish]] = {}
+        self._memberships = Memberships()
 
     def look(self, client: ClientChannel, data: ConsumerData) -> str | None:
         """Note what the member wants; return why it is to be refused, None when it is welcome."""
@@ -93,6 +99,7 @@ class SubscriptionGuard:
         )
         refused = other is not None and self.refuses()
         wishes[client.connection] = wish._replace(refused=refused)
+        self._memberships.add(client.connection, data.group_name)
         if other is None:
             return None
         problem = (
@@ -100,7 +107,8 @@ class SubscriptionGuard:
             f"{other.beside(wish)}. Give each its own group, or the same subscription"
         )
         if known is None or known._replace(refused=False) != wish:
-            _log.warning("%s%s", problem, f". {wish.client_id} is refused" if refused else "")
+            end = f". {wish.client_id} is refused" if refused else ""
+            _log.warning("%s%s", problem, end, extra=client.connection.log_peer)
         return problem if refused else None
 
     def forget(self, group: str, connection: Connection) -> None:
@@ -110,8 +118,9 @@ class SubscriptionGuard:
             wishes.pop(connection, None)
             if not wishes:
                 del self._groups[group]
+            self._memberships.remove(connection, group)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget every member on this connection."""
-        for group in [group for group, wishes in self._groups.items() if connection in wishes]:
+        for group in self._memberships.of(connection):
             self.forget(group, connection)

@@ -9,9 +9,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rocket_broker.perm import INHERIT, READ, WRITE
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.table_file import TableFile
 from rocket_broker.table_journal import TableJournal
+from rocket_remoting.address import log_peer
 from rocket_remoting.bodies import (
     DataVersion,
     KVTable,
@@ -21,6 +23,7 @@ from rocket_remoting.bodies import (
     encode_body,
 )
 from rocket_remoting.clock import Clock
+from rocket_remoting.codes import ResponseCode
 from rocket_remoting.topics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
@@ -60,8 +63,10 @@ class TopicTable:
         self._own = self._own_topics()
         self._configs = {config.topic_name: config for config in self._own.values()}
 
-    def load(self) -> None:
+    def load(self) -> bool:
         """Read ``topics.json``; what it says of a topic wins over the defaults of the broker's own topics.
+
+        Return whether there was one.
 
         Raises:
             DamagedTable: Neither the file nor its backup can be read.
@@ -73,6 +78,7 @@ class TopicTable:
         for version, config in self.journal.read(self.data_version, TopicConfig):
             self._configs[config.topic_name] = config
             self.data_version = version
+        return stored is not None
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return the topic's configuration, or None when it does not exist."""
@@ -90,16 +96,21 @@ class TopicTable:
         The new topic has as many queues as the sender asks for, at most as many as the default topic has.
         None when the default topic does not exist (``TBW102`` does while ``autoCreateTopicEnable`` is true)
         or may not be copied.
+
+        Raises:
+            Refusal: There are ``maxTopics`` already.
         """
         config = self._configs.get(topic)
         if config is not None:
             return config
+        self._check_room([topic], ResponseCode.TOPIC_NOT_EXIST)
         default = self._configs.get(default_topic)
         closed = default_topic == AUTO_CREATE_TOPIC and not self._settings.auto_create_topic_enable
         if default is None or closed or not default.perm & INHERIT:
             _log.warning(
-                "%s sends to the unknown topic %s, which %s does not create", sender, topic, default_topic
-            )
+                "%s sends to the unknown topic %s, which %s does not create", sender, topic, default_topic,
+                extra=log_peer(sender),
+            )  # fmt: skip
             return None
         queues = max(0, min(queue_count, default.write_queue_nums))
         config = TopicConfig(
@@ -110,14 +121,21 @@ class TopicTable:
             topic_filter_type=default.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        _log.info("topic %s created with %d queues because %s sent to it", topic, queues, sender)
+        _log.info("topic %s created with %d queues because %s sent to it", topic, queues, sender,
+                  extra=log_peer(sender))  # fmt: skip
         self._add([config])
         return config
 
     def create_by_send_back(self, topic: str, queue_count: int, perm: int, sys_flag: int = 0) -> TopicConfig:
-        """Return a group's retry or dead letter topic, created if need be."""
+        """Return a group's retry or dead letter topic, or one of the broker's own, created if need be.
+
+        Raises:
+            Refusal: There are ``maxTopics`` already; the broker's own are made nevertheless.
+        """
         config = self._configs.get(topic)
         if config is None:
+            if not is_system_topic(topic):
+                self._check_room([topic])
             config = TopicConfig(
                 topic_name=topic,
                 read_queue_nums=queue_count,
@@ -130,14 +148,26 @@ class TopicTable:
         return config
 
     def create_missing(self, configs: Iterable[TopicConfig]) -> None:
-        """Create those of the topics that do not exist; however many, they are one change."""
-        self._add([config for config in configs if config.topic_name not in self._configs])
+        """Create those of the topics that do not exist, as far as ``maxTopics`` allows; they are one change."""
+        missing = [config for config in configs if config.topic_name not in self._configs]
+        self._add(missing[: max(0, self._settings.max_topics - len(self._configs))])
 
     def update(self, *configs: TopicConfig) -> None:
-        """Create each topic or replace its configuration; however many, they are one change."""
+        """Create each topic or replace its configuration; however many, they are one change.
+
+        Raises:
+            Refusal: There would be more than ``maxTopics``.
+        """
+        self._check_room([config.topic_name for config in configs])
         for config in configs:
-            known = config.topic_name in self._configs
-            _log.info("topic %s: %s", "changed" if known else "created", config)
+            _log.info(
+                "topic %s %s: %d queues to write, %d to read, perm %d",
+                config.topic_name,
+                "changed" if config.topic_name in self._configs else "created",
+                config.write_queue_nums,
+                config.read_queue_nums,
+                config.perm,
+            )
             self._configs[config.topic_name] = config
         if configs:
             self._changed()
@@ -165,6 +195,13 @@ class TopicTable:
         if changed:
             self._changed()
 
+    def follow_settings(self) -> None:
+        """Have the topic that others are copied from at a send, as the settings are now."""
+        if self._settings.auto_create_topic_enable:
+            copied = _auto_create_config(self._settings)
+            if self._configs.get(AUTO_CREATE_TOPIC) != copied:
+                self.update(copied)
+
     def register_again(self) -> None:
         """Count a change without one: the same topics are to be registered in another way."""
         self._changed()
@@ -177,18 +214,31 @@ class TopicTable:
         """Return every topic by name; not to be changed through this."""
         return self._configs
 
+    def _check_room(self, topics: Iterable[str], code: ResponseCode = ResponseCode.SYSTEM_ERROR) -> None:
+        new = set(topics) - self._configs.keys()
+        if new and len(self._configs) + len(new) > self._settings.max_topics:
+            raise Refusal(
+                code,
+                f"topic[{min(new)}] not exist and is not made: this broker has {len(self._configs)} topics, "
+                f"at most {self._settings.max_topics} (maxTopics)",
+            )
+
     def _add(self, configs: Sequence[TopicConfig]) -> None:
         if not configs:
             return
         self._configs.update((config.topic_name, config) for config in configs)
         self.data_version = self.data_version.next(self._clock.now_ms())
-        self.journal.append(self.data_version, configs)
-        self._tell()
+        try:
+            self.journal.append(self.data_version, configs)
+        finally:  # they are there, noted or not
+            self._tell()
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
-        self.save()
-        self._tell()
+        try:
+            self.save()
+        finally:  # it is so, written or not
+            self._tell()
 
     def _tell(self) -> None:
         for tell in self.on_change:
@@ -214,7 +264,7 @@ class TopicTable:
             _config(f"{s.broker_cluster_name}_{REPLY_TOPIC_POSTFIX}", 1),
         ]
         if s.auto_create_topic_enable:
-            own.append(_config(AUTO_CREATE_TOPIC, s.default_topic_queue_nums, INHERIT | READ | WRITE))
+            own.append(_auto_create_config(s))
         if s.trace_topic_enable:
             own.append(_config(s.msg_trace_topic_name, 1))
         return {config.topic_name: config for config in own}
@@ -227,6 +277,10 @@ class TopicTable:
 
     def __len__(self) -> int:
         return len(self._configs)
+
+
+def _auto_create_config(settings: BrokerSettings) -> TopicConfig:
+    return _config(AUTO_CREATE_TOPIC, settings.default_topic_queue_nums, INHERIT | READ | WRITE)
 
 
 def _config(topic: str, queues: int, perm: int = READ | WRITE) -> TopicConfig:

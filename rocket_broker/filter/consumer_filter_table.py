@@ -1,20 +1,24 @@
 """What each group filters each topic by, kept in Apache's ``consumerFilter.json``.
 
 Heartbeats fill it. A group without members is only marked dead: its filter serves again when it comes back,
-and goes after a day. A group's newest filter counts, by the version that its client gave it.
+and goes after a day, or when there are too many. A group's newest filter counts, by the version that its client
+gave it.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from rocket_broker.filter.bloom import BloomFilterData, bits_of
 from rocket_broker.filter.sql import MAX_LENGTH, SqlError, SqlExpression, compile_sql
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.subscription import is_tag_type
 from rocket_broker.table_file import TableFile
+from rocket_remoting.address import log_peer
 from rocket_remoting.bodies import Body, SubscriptionData, decode_body, encode_body
 from rocket_remoting.clock import Clock
 from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
@@ -26,6 +30,10 @@ _log = logging.getLogger(__name__)
 SAVE_SECONDS = 10.0
 MOST_COMPILED = 4 * MAX_LENGTH
 """Characters that one heartbeat has compiled; the next one goes on."""
+MAX_FILTERS = 65_536
+MAX_CHARACTERS = 1024 * 1024
+"""Of all expressions, each counted once: compiled, they take some 80 MB. The filters that were dead for longest make
+room for new ones; those of living groups do not."""
 
 
 class ConsumerFilter(Body):
@@ -66,12 +74,17 @@ class _Stored(Body):
 class ConsumerFilterTable:
     """The filters of all groups."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
+    def __init__(
+        self, settings: BrokerSettings, clock: Clock, compiling: Callable[[str], SqlExpression] = compile_sql
+    ) -> None:
         self._settings = settings
+        self._compile = compiling
         self._clock = clock
         self._file = TableFile(settings.config_dir / "consumerFilter.json")
         self._groups: dict[str, dict[str, ConsumerFilter]] = {}
         self._compiled: dict[tuple[str, str], SqlExpression] = {}
+        self._users: Counter[str] = Counter()
+        self._characters = 0
         self._dirty = False
 
     def load(self) -> None:
@@ -90,8 +103,8 @@ class ConsumerFilterTable:
         for group in self._groups:
             self.unregister(group)
 
-    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take what a member of the group told in its heartbeat."""
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData], address: str = "") -> None:
+        """Take what a member of the group told in its heartbeat, from an address that the log tells."""
         filtered = {data.topic: data for data in subscriptions if not is_tag_type(data.expression_type)}
         known = self._groups.get(group, {})
         if not filtered and not known:
@@ -99,7 +112,7 @@ class ConsumerFilterTable:
         budget = MOST_COMPILED
         for topic, data in filtered.items():
             if budget > 0:
-                budget -= self._register(group, topic, data)
+                budget -= self._register(group, topic, data, log_peer(address))
         for topic in known.keys() - filtered.keys():
             self._mark_dead(known[topic])
 
@@ -130,7 +143,7 @@ class ConsumerFilterTable:
                 self._dirty = True
                 _log.error("consumer filters could not be written, trying again: %s", e)
 
-    def _register(self, group: str, topic: str, data: SubscriptionData) -> int:
+    def _register(self, group: str, topic: str, data: SubscriptionData, peer: dict[str, str]) -> int:
         """Take one subscription; return how many characters had to be compiled."""
         known = self._groups.get(group, {}).get(topic)
         text = data.sub_string or ""
@@ -144,13 +157,21 @@ class ConsumerFilterTable:
                     self._dirty = True
                 return 0
         try:
-            compiled = compile_sql(text)
+            compiled = self._compile(text)
+        except Refusal:
+            return MOST_COMPILED  # with the next heartbeat
         except SqlError as e:
             if known is not None:
                 self._drop(group, topic)  # pulls are told so, and what is wrong
-            _log.warning("group %s filters %s by what is no expression: %s", group, topic, e)
+            _log.warning("group %s filters %s by what is no expression: %s", group, topic, e, extra=peer)
             return len(text)
-        _log.info("group %s filters %s by %s", group, topic, text)
+        if not self._make_room(text):
+            _log.warning(
+                "group %s filters %s by %d characters for which there is no room", group, topic, len(text),
+                extra=peer,
+            )  # fmt: skip
+            return len(text)
+        _log.info("group %s filters %s by %s", group, topic, text, extra=peer)
         new = ConsumerFilter(
             consumer_group=group,
             topic=topic,
@@ -163,16 +184,45 @@ class ConsumerFilterTable:
         self._keep(group, topic, new, compiled)
         return len(text)
 
+    def _make_room(self, text: str) -> bool:
+        """Drop dead filters, the longest dead first, until there is room for one more; return whether there is."""
+        if self._has_room(text):
+            return True
+        dead = [
+            (known.dead_time, group, topic)
+            for group, topics in self._groups.items()
+            for topic, known in topics.items()
+            if known.is_dead
+        ]
+        for _, group, topic in sorted(dead):
+            self._drop(group, topic)
+            if self._has_room(text):
+                return True
+        return False
+
+    def _has_room(self, text: str) -> bool:
+        more = 0 if text in self._users else len(text)
+        return len(self._compiled) < MAX_FILTERS and self._characters + more <= MAX_CHARACTERS
+
     def _keep(self, group: str, topic: str, new: ConsumerFilter, compiled: SqlExpression) -> None:
+        if (group, topic) in self._compiled:
+            self._drop(group, topic)
         self._groups.setdefault(group, {})[topic] = new
         self._compiled[group, topic] = compiled
+        self._users[compiled.text] += 1
+        if self._users[compiled.text] == 1:
+            self._characters += len(compiled.text)
         self._dirty = True
 
     def _drop(self, group: str, topic: str) -> None:
         del self._groups[group][topic]
-        del self._compiled[group, topic]
         if not self._groups[group]:
             del self._groups[group]
+        text = self._compiled.pop((group, topic)).text
+        self._users[text] -= 1
+        if not self._users[text]:
+            del self._users[text]
+            self._characters -= len(text)
         self._dirty = True
 
     def _mark_dead(self, known: ConsumerFilter) -> None:

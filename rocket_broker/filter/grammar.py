@@ -1,5 +1,6 @@
 """The parser: sql92.lark, and the clause that each of its alternatives makes."""
 
+from collections.abc import Callable
 from functools import cache
 
 from lark import Lark, Token, Transformer, v_args
@@ -18,6 +19,8 @@ _KEYWORDS = frozenset(
 )
 _CONSTANTS = frozenset({"NULL", "TRUE", "FALSE"})
 _SHOWN = 30
+
+Alternative = Callable[..., Clause]
 
 
 def parse(text: str) -> Clause:
@@ -38,6 +41,33 @@ def parse(text: str) -> Clause:
         raise Unfit(f"{_shown(text, at)} is not expected here", at) from None
     assert isinstance(clause, Clause)
     return clause
+
+
+# Alternatives that differ in a value only
+
+
+def _ordered(holds: Callable[[int], bool]) -> Alternative:
+    @v_args(inline=True)
+    def alternative(self: "_Clauses", left: Clause, right: Clause) -> Clause:
+        return left.ordered(right, holds)
+
+    return alternative
+
+
+def _among(*, wanted: bool) -> Alternative:
+    @v_args(inline=True)
+    def alternative(self: "_Clauses", clause: Clause, *texts: Token) -> Clause:
+        return clause.among([_unquoted(text) for text in texts], wanted=wanted)
+
+    return alternative
+
+
+def _like(holds: Callable[[str, str], bool], *, wanted: bool) -> Alternative:
+    @v_args(inline=True)
+    def alternative(self: "_Clauses", clause: Clause, text: Token) -> Clause:
+        return clause.like(_unquoted(text), holds, wanted=wanted)
+
+    return alternative
 
 
 class _Clauses(Transformer[Token, Clause]):
@@ -73,21 +103,10 @@ class _Clauses(Transformer[Token, Clause]):
     def is_not_null(self, clause: Clause, _: Token) -> Clause:
         return clause.is_null().negated()
 
-    @v_args(inline=True)
-    def greater(self, left: Clause, right: Clause) -> Clause:
-        return left.ordered(right, lambda outcome: outcome > 0)
-
-    @v_args(inline=True)
-    def greater_or_equal(self, left: Clause, right: Clause) -> Clause:
-        return left.ordered(right, lambda outcome: outcome >= 0)
-
-    @v_args(inline=True)
-    def less(self, left: Clause, right: Clause) -> Clause:
-        return left.ordered(right, lambda outcome: outcome < 0)
-
-    @v_args(inline=True)
-    def less_or_equal(self, left: Clause, right: Clause) -> Clause:
-        return left.ordered(right, lambda outcome: outcome <= 0)
+    greater = _ordered(lambda outcome: outcome > 0)
+    greater_or_equal = _ordered(lambda outcome: outcome >= 0)
+    less = _ordered(lambda outcome: outcome < 0)
+    less_or_equal = _ordered(lambda outcome: outcome <= 0)
 
     @v_args(inline=True)
     def between(self, clause: Clause, low: Clause, high: Clause) -> Clause:
@@ -97,37 +116,14 @@ class _Clauses(Transformer[Token, Clause]):
     def not_between(self, clause: Clause, low: Clause, high: Clause) -> Clause:
         return clause.not_between(low, high)
 
-    @v_args(inline=True)
-    def one_of(self, clause: Clause, *texts: Token) -> Clause:
-        return clause.among([_unquoted(text) for text in texts], wanted=True)
-
-    @v_args(inline=True)
-    def none_of(self, clause: Clause, *texts: Token) -> Clause:
-        return clause.among([_unquoted(text) for text in texts], wanted=False)
-
-    @v_args(inline=True)
-    def contains(self, clause: Clause, text: Token) -> Clause:
-        return clause.like(_unquoted(text), str.__contains__, wanted=True)
-
-    @v_args(inline=True)
-    def not_contains(self, clause: Clause, text: Token) -> Clause:
-        return clause.like(_unquoted(text), str.__contains__, wanted=False)
-
-    @v_args(inline=True)
-    def starts_with(self, clause: Clause, text: Token) -> Clause:
-        return clause.like(_unquoted(text), str.startswith, wanted=True)
-
-    @v_args(inline=True)
-    def not_starts_with(self, clause: Clause, text: Token) -> Clause:
-        return clause.like(_unquoted(text), str.startswith, wanted=False)
-
-    @v_args(inline=True)
-    def ends_with(self, clause: Clause, text: Token) -> Clause:
-        return clause.like(_unquoted(text), str.endswith, wanted=True)
-
-    @v_args(inline=True)
-    def not_ends_with(self, clause: Clause, text: Token) -> Clause:
-        return clause.like(_unquoted(text), str.endswith, wanted=False)
+    one_of = _among(wanted=True)
+    none_of = _among(wanted=False)
+    contains = _like(str.__contains__, wanted=True)
+    not_contains = _like(str.__contains__, wanted=False)
+    starts_with = _like(str.startswith, wanted=True)
+    not_starts_with = _like(str.startswith, wanted=False)
+    ends_with = _like(str.endswith, wanted=True)
+    not_ends_with = _like(str.endswith, wanted=False)
 
     # Operands
 

@@ -6,15 +6,19 @@
 
 Clauses are made while the parser runs, so there is no tree. What an expression costs is bounded before any
 message is looked at: its length here, its nesting in `clauses`.
+
+A compiled expression takes some eighty bytes for each of its characters, so who asks for the same text gets the
+same one, for as long as anybody has it.
 """
 
-from functools import lru_cache
+from collections import OrderedDict
+from weakref import WeakValueDictionary
 
 from rocket_broker.errors import BrokerError
 from rocket_broker.filter.clauses import Clause, Properties, Unfit
 from rocket_broker.filter.java_values import NoAnswer
 
-__all__ = ["MAX_LENGTH", "SQL92", "SqlError", "SqlExpression", "compile_sql"]
+__all__ = ["MAX_LENGTH", "SQL92", "SqlError", "SqlExpression", "compile_sql", "is_compiled"]
 
 SQL92 = "SQL92"
 """The expression type that subscriptions name."""
@@ -30,10 +34,12 @@ class SqlError(BrokerError):
         line: Where, from 1.
         column: Where in the line, from 1.
         reason: What is wrong.
+        at: Where in the text, from 0.
     """
 
     def __init__(self, text: str, at: int, reason: str) -> None:
         before = text[:at]
+        self.at = at
         self.line = before.count("\n") + 1
         self.column = at - before.rfind("\n")
         self.reason = reason
@@ -48,7 +54,7 @@ class SqlExpression:
         cost: Comparisons in it.
     """
 
-    __slots__ = ("_answer", "cost", "text")
+    __slots__ = ("__weakref__", "_answer", "cost", "text")
 
     def __init__(self, text: str, clause: Clause) -> None:
         self.text = text
@@ -78,19 +84,37 @@ def compile_sql(text: str | None) -> SqlExpression:
     Raises:
         SqlError: The text is no expression, or one too large to be served.
     """
-    outcome = _compiled(text or "")
+    text = text or ""
+    known = _in_use.get(text)
+    if known is not None:
+        return known
+    if len(text) > MAX_LENGTH:
+        raise SqlError(
+            text, MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters, not {len(text)}"
+        )
+    outcome = _recent.pop(text, None) or _compiled(text)
+    _recent[text] = outcome
+    if len(_recent) > RECENT:
+        _recent.popitem(last=False)
     if isinstance(outcome, SqlError):
-        raise outcome.with_traceback(None)
+        raise SqlError(text, outcome.at, outcome.reason)
+    _in_use[text] = outcome
     return outcome
 
 
-@lru_cache(maxsize=256)
+def is_compiled(text: str | None) -> bool:
+    """Whether `compile_sql` has its answer at hand."""
+    return (text or "") in _in_use or (text or "") in _recent
+
+
+RECENT = 64
+"""Outcomes kept though nobody has them: pulls bring their expression each time, the wrong ones too."""
+
+_in_use: WeakValueDictionary[str, SqlExpression] = WeakValueDictionary()
+_recent: OrderedDict[str, SqlExpression | SqlError] = OrderedDict()
+
+
 def _compiled(text: str) -> SqlExpression | SqlError:
-    """Compile, and keep failures too: a client whose subscription is wrong sends it with every pull."""
-    if len(text) > MAX_LENGTH:
-        return SqlError(
-            text, MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters, not {len(text)}"
-        )
     # For the first expression only: most brokers see none.
     from rocket_broker.filter.grammar import parse
 

@@ -7,12 +7,18 @@ from pathlib import Path
 
 import msgspec
 
+from rocket_broker.refusal import Refusal
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import Body, decode_body, encode_body
+from rocket_remoting.codes import ResponseCode
 
-__all__ = ["ORDER_TOPIC_CONFIG", "KVConfig"]
+__all__ = ["MAX_CHARACTERS", "ORDER_TOPIC_CONFIG", "KVConfig"]
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+MAX_CHARACTERS = 2 * 1024 * 1024
+"""Of all namespaces, keys and values: every change writes all of them, and each registration of a broker is answered
+with those of one namespace."""
 
 
 class _Stored(Body):
@@ -27,6 +33,7 @@ class KVConfig:
     def __init__(self, path: Path) -> None:
         self._file = TableFile(path)
         self._table: dict[str, dict[str, str]] = {}
+        self._characters = 0
 
     def load(self) -> None:
         """Read the file.
@@ -37,9 +44,27 @@ class KVConfig:
         stored = self._file.load(lambda data: decode_body(data, _Stored))
         if stored is not None:
             self._table = stored.config_table
+            self._characters = sum(
+                len(namespace) + sum(len(key) + len(value) for key, value in values.items())
+                for namespace, values in self._table.items()
+            )
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value."""
+        """Set a value.
+
+        Raises:
+            Refusal: There would be more than `MAX_CHARACTERS`.
+        """
+        values = self._table.get(namespace)
+        known = values.get(key) if values is not None else None
+        more = (len(namespace) if values is None else 0) + len(value)
+        more += len(key) if known is None else -len(known)
+        if more > 0 and self._characters + more > MAX_CHARACTERS:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"the key-value configuration has {self._characters} characters, at most {MAX_CHARACTERS} are kept",
+            )
+        self._characters += more
         self._table.setdefault(namespace, {})[key] = value
         self._save()
 
@@ -49,7 +74,9 @@ class KVConfig:
 
     def delete(self, namespace: str, key: str) -> None:
         """Forget a value, if there is one."""
-        if self._table.get(namespace, {}).pop(key, None) is not None:
+        value = self._table.get(namespace, {}).pop(key, None)
+        if value is not None:
+            self._characters -= len(key) + len(value)
             self._save()
 
     def namespace(self, namespace: str) -> dict[str, str] | None:

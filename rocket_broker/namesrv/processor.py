@@ -5,7 +5,8 @@ import re
 
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
-from rocket_broker.settings import MASTER_ID, MAX_QUEUES, NameServerSettings
+from rocket_broker.namesrv.settings import NameServerSettings
+from rocket_broker.settings import MASTER_ID, MAX_QUEUES
 from rocket_broker.settings_request import answer_settings, answer_settings_update
 from rocket_remoting.bodies import (
     DataVersion,
@@ -48,6 +49,7 @@ _log = logging.getLogger(__name__)
 ZLIB = 0x78
 """First byte of a zlib stream; JSON begins with none."""
 
+MAX_ADDRESS = 300
 _LEGAL_NAME = re.compile(r"[^\s\x00-\x1f]{1,255}")
 _LEGAL_ADDRESS = re.compile(r"[^\s\x00-\x1f;]{1,255}:[0-9]{1,5}")
 
@@ -115,7 +117,10 @@ class NameServerProcessor:
         header = command.header(RegisterBrokerRequestHeader)
         body = bytes(command.body)
         if header.body_crc32 and header.body_crc32 != body_crc32(body):
-            _log.warning("registration of %s from %s: crc32 does not match", header.broker_name, connection)
+            _log.warning(
+                "registration of %s from %s refused: crc32 does not match",
+                header.broker_name, connection.remote_address, extra=connection.log_peer,
+            )  # fmt: skip
             return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         if body:
             # 5.3's brokers compress without saying so: what begins as a zlib stream is one.
@@ -128,7 +133,10 @@ class NameServerProcessor:
             registration = RegisterBrokerBody(topic_config_serialize_wrapper=nothing)
         problem = _problem(header)
         if problem is not None:
-            _log.warning("registration from %s refused: %s", connection.remote_address, problem)
+            _log.warning(
+                "registration from %s refused: %s",
+                connection.remote_address, problem, extra=connection.log_peer,
+            )  # fmt: skip
             return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark=problem)
         _drop_unusable_topics(header.broker_name, registration.topic_config_serialize_wrapper)
         self._routes.forget_missing_topics = self._settings.delete_topic_with_broker_registration
@@ -279,6 +287,8 @@ def _problem(header: RegisterBrokerRequestHeader) -> str | None:
         return "the broker's and its cluster's names must have 1 to 255 characters and no spaces"
     if not _LEGAL_ADDRESS.fullmatch(header.broker_addr) or header.broker_id < 0:
         return "a broker needs an address host:port and an id from 0"
+    if len(header.ha_server_addr or "") > MAX_ADDRESS:
+        return f"an address has at most {MAX_ADDRESS} characters"
     return None
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from rocket_broker.perm import READ, WRITE
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import MASTER_ID
 from rocket_remoting.bodies import (
     BrokerData,
@@ -26,11 +27,17 @@ from rocket_remoting.bodies import (
     TopicConfig,
     TopicRouteData,
 )
+from rocket_remoting.codes import ResponseCode
 from rocket_remoting.connection import Connection
 
-__all__ = ["LiveBroker", "RouteTable"]
+__all__ = ["MAX_BROKERS", "MAX_ROUTES", "LiveBroker", "RouteTable"]
 
 _log = logging.getLogger(__name__)
+
+MAX_BROKERS = 4_096
+"""Addresses that may be registered, and names of clusters."""
+MAX_ROUTES = 1_000_000
+"""Topics of brokers: each takes some 300 bytes."""
 
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 1 << 1
@@ -70,6 +77,7 @@ class RouteTable:
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}
+        self._routes = 0
 
     def register(
         self,
@@ -82,7 +90,17 @@ class RouteTable:
         body: RegisterBrokerBody,
         connection: Connection,
     ) -> None:
-        """Make the broker and its topics known, or known to be still there."""
+        """Make the broker and its topics known, or known to be still there.
+
+        Raises:
+            Refusal: There are `MAX_BROKERS` others.
+        """
+        is_new = address not in self._live or cluster not in self._clusters
+        if is_new and max(len(self._live), len(self._clusters)) >= MAX_BROKERS:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"this name server knows {MAX_BROKERS} brokers or clusters and takes no more",
+            )
         self._clusters.setdefault(cluster, set()).add(name)
         broker = self._brokers.get(name)
         if broker is None:
@@ -185,7 +203,7 @@ class RouteTable:
         """Forget the topic, everywhere or on the brokers of one cluster, until it is registered again."""
         queues = self._topics.get(topic, {})
         for name in list(queues) if cluster is None else self._clusters.get(cluster, set()):
-            queues.pop(name, None)
+            self._drop_route(topic, name)
         self._drop_empty([topic])
 
     def wipe_write_perm(self, name: str) -> int:
@@ -204,8 +222,12 @@ class RouteTable:
 
     def _take_topics(self, name: str, configs: Iterable[TopicConfig]) -> None:
         listed = set()
+        left_out = 0
         for config in configs:
             listed.add(config.topic_name)
+            if self._routes >= MAX_ROUTES and name not in self._topics.get(config.topic_name, ()):
+                left_out += 1
+                continue
             data = QueueData(
                 broker_name=name,
                 read_queue_nums=config.read_queue_nums,
@@ -214,9 +236,13 @@ class RouteTable:
                 topic_sys_flag=config.topic_sys_flag,
             )
             queues = self._topics.setdefault(config.topic_name, {})
-            if queues.get(name) != data:
+            known = queues.get(name)
+            if known != data:
                 _log.debug("topic %s: %s", config.topic_name, data)
                 queues[name] = data
+                self._routes += known is None
+        if left_out:
+            _log.warning("%d topics of broker %s get no route: there are %d", left_out, name, MAX_ROUTES)
         if self.forget_missing_topics:
             self._forget(name, [topic for topic in self._topics if topic not in listed])
 
@@ -240,8 +266,12 @@ class RouteTable:
 
     def _forget(self, name: str, topics: list[str]) -> None:
         for topic in topics:
-            self._topics[topic].pop(name, None)
+            self._drop_route(topic, name)
         self._drop_empty(topics)
+
+    def _drop_route(self, topic: str, name: str) -> None:
+        if self._topics.get(topic, {}).pop(name, None) is not None:
+            self._routes -= 1
 
     def _drop_empty(self, topics: Iterable[str]) -> None:
         for topic in topics:

@@ -6,8 +6,9 @@ import logging
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
+from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.serving import dispatch_by_code, limits, listen
-from rocket_broker.settings import NameServerSettings
+from rocket_remoting.buffers import BufferBudget
 from rocket_remoting.transport import Server, Transport
 
 __all__ = ["BROKER_EXPIRY_SECONDS", "NameServer"]
@@ -16,6 +17,8 @@ _log = logging.getLogger(__name__)
 
 BROKER_EXPIRY_SECONDS = 120.0
 """A broker that did not register for so long is dead."""
+MAX_BUFFERED = 256 * 1024 * 1024
+"""Bytes for all connections together: what peers do not read, and frames that are not whole."""
 
 
 class NameServer:
@@ -60,7 +63,11 @@ class NameServer:
             self.settings.listen_port,
             dispatch_by_code("name server", processor.handlers),
             on_close=self.routes.connection_closed,
-            client_limits=limits(self.settings.server_channel_max_idle_time_seconds),
+            client_limits=limits(
+                self.settings.server_channel_max_idle_time_seconds,
+                address_percent=self.settings.max_address_connections_ratio,
+                buffers=BufferBudget(MAX_BUFFERED),
+            ),
         )
         self._scan = asyncio.create_task(
             self._remove_silent_brokers(), name="name server: scan for dead brokers"

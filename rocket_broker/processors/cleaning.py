@@ -32,7 +32,7 @@ class CleaningProcessor:
     def delete_expired(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """CLEAN_EXPIRED_CONSUMEQUEUE (306) and DELETE_EXPIRED_COMMITLOG (329)."""
         if self._deleting is None or self._deleting.done():
-            _log.info("%s has old messages deleted", connection.remote_address)
+            _log.info("%s has old messages deleted", connection.remote_address, extra=connection.log_peer)
             self._deleting = asyncio.ensure_future(self._delete())
         return RemotingCommand.response(command)
 

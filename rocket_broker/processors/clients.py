@@ -2,10 +2,12 @@
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.filter.sql import SQL92, SqlError, compile_sql
+from rocket_broker.filter.compiling import Compiling
+from rocket_broker.filter.sql import SQL92, SqlError
+from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.producer_table import ProducerTable
-from rocket_broker.refusal import Refusal, check_group_name
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.subscription import is_tag_type
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
@@ -26,10 +28,7 @@ from rocket_remoting.headers import GetConsumerListByGroupRequestHeader, Unregis
 from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
 from rocket_remoting.topics import retry_topic
 
-__all__ = ["MAX_GROUPS", "ClientsProcessor"]
-
-MAX_GROUPS = 1024
-"""Most groups in one heartbeat: each that is new is kept for good."""
+__all__ = ["ClientsProcessor"]
 
 
 class ClientsProcessor:
@@ -43,23 +42,27 @@ class ClientsProcessor:
         groups: SubscriptionGroupTable,
         consumers: ConsumerTable,
         producers: ProducerTable,
+        compiling: Compiling,
+        limits: HeartbeatLimits,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
         self._producers = producers
+        self._compiling = compiling
+        self._limits = limits
 
     def heartbeat(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """HEART_BEAT (34): the answer's version tells clients what this broker can do."""
         data = decode_body(command.body, HeartbeatData)
-        if len(data.consumer_data_set) + len(data.producer_data_set) > MAX_GROUPS:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client belongs to at most {MAX_GROUPS} groups")
-        for consumer in data.consumer_data_set:
-            check_group_name(consumer.group_name)
-        for producer in data.producer_data_set:
-            check_group_name(producer.group_name)
-        self._create_what_is_missing(data.consumer_data_set)
+        try:
+            self._limits.admit(connection, data)
+            self._create_what_is_missing(data.consumer_data_set)
+        except (Refusal, OSError):  # the client lives: it keeps the groups that it told before
+            self._consumers.note_alive(connection)
+            self._producers.note_alive(connection)
+            raise
         problems = []
         for consumer in data.consumer_data_set:
             config = self._groups.get(consumer.group_name)
@@ -78,6 +81,9 @@ class ClientsProcessor:
     def unregister(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UNREGISTER_CLIENT (35)."""
         header = command.header(UnregisterClientRequestHeader)
+        self._limits.left(
+            connection, producer_group=header.producer_group, consumer_group=header.consumer_group
+        )
         if header.producer_group:
             self._producers.unregister(header.producer_group, connection)
         if header.consumer_group:
@@ -104,7 +110,7 @@ class ClientsProcessor:
                 f"The broker does not support consumer to filter message by {asked.expression_type}",
             )
         try:
-            compile_sql(asked.sub_string)
+            self._compiling.compile(asked.sub_string, connection)
         except SqlError as e:
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {e}") from None
         return RemotingCommand.response(command)

@@ -6,6 +6,7 @@ the first batch of a writer after a start is looked for.
 """
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,16 +14,24 @@ from rocket_broker.processors.send import SendProcessor
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.store.messages import PutResult, PutStatus
+from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
 from rocket_remoting.batch import decode_batch
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
-from rocket_remoting.deduplication import MAX_NUMBER, sequence_key
+from rocket_remoting.deduplication import MAX_NUMBER, WRITER_DIGITS, sequence_key
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import SendDeduplicatedRequestHeader
-from rocket_remoting.properties import MAX_PROPERTIES_LENGTH, PROPERTY_UNIQUE_KEY, decode_properties
+from rocket_remoting.properties import (
+    MAX_PROPERTIES_LENGTH,
+    PROPERTY_UNIQUE_KEY,
+    decode_properties,
+    decode_stored_properties,
+)
 from rocket_remoting.record import peek_record
+
+if TYPE_CHECKING:
+    from rocket_broker.batch_columns import BatchColumns
 
 __all__ = ["DeduplicatedSends"]
 
@@ -63,13 +72,14 @@ class DeduplicatedSends:
         header = command.header(SendDeduplicatedRequestHeader)
         if not command.body:
             return RemotingCommand.response(command, ResponseCode.SUCCESS)
-        count = _checked_count(command, header)
+        columns = self._sending.read_batch(command.body)
+        count = _checked_count(command, header, columns)
         known = self._known(header, count)
         if header.epoch < known.epoch or header.sequence + count - 1 <= known.sequence:
             last = known.last or self._found(header, header.sequence + count - 1)
             if last is None:
                 raise _gap(header, "its writer has begun a later epoch")
-            return self._sending.answer_stored(connection, command, [last], header.queue_id)
+            return self._sending.answer_stored(connection, command, StoredRun.of([last]), header.queue_id)
         if header.sequence > known.sequence + 1:
             raise _gap(header, f"{known.sequence + 1} is the next of epoch {header.epoch}")
         writer = (header.topic, header.queue_id, header.writer)
@@ -80,7 +90,7 @@ class DeduplicatedSends:
             self._remember(writer, _Stored(header.epoch, header.sequence + count - 1, last))
 
         first = known.sequence + 1 - header.sequence
-        return self._sending.put_entries(connection, command, header, first, stored)
+        return self._sending.put_entries(connection, command, header, columns, first=first, stored=stored)
 
     def _remember(self, writer: tuple[str, int, str], stored: _Stored) -> None:
         self._writers[writer] = stored
@@ -98,6 +108,7 @@ class DeduplicatedSends:
 
     def _looked_for(self, header: SendDeduplicatedRequestHeader, count: int) -> _Stored:
         """Find by the index how much of the batch is stored: all up to one of its messages, as none leaves a gap."""
+        self._store.commit()  # what waits for that is not in the index
         low, high = header.sequence - 1, header.sequence + count - 1
         last = self._found(header, low) if low >= 0 else None
         if low >= 0 and last is None:
@@ -115,7 +126,7 @@ class DeduplicatedSends:
         key = sequence_key(header.writer, header.epoch, sequence)
         for record in self._store.query(header.topic, key, _SAME_KEY_HASH, 0, _EVER):
             message = peek_record(record)
-            if decode_properties(message.properties).get(PROPERTY_UNIQUE_KEY) == key:
+            if decode_stored_properties(message.properties).get(PROPERTY_UNIQUE_KEY) == key:
                 return PutResult(
                     PutStatus.OK,
                     message.commit_log_offset,
@@ -126,12 +137,16 @@ class DeduplicatedSends:
         return None
 
 
-def _checked_count(command: RemotingCommand, header: SendDeduplicatedRequestHeader) -> int:
+def _checked_count(
+    command: RemotingCommand, header: SendDeduplicatedRequestHeader, columns: "BatchColumns | None"
+) -> int:
     """How many messages the batch has, their keys being those of its header.
 
     Raises:
         Refusal: They are not, or it is no batch.
     """
+    if columns is not None and _is_right(columns, header):
+        return len(columns)
     try:
         entries = decode_batch(command.body)
         keys = [decode_properties(entry.properties).get(PROPERTY_UNIQUE_KEY) for entry in entries]
@@ -139,6 +154,8 @@ def _checked_count(command: RemotingCommand, header: SendDeduplicatedRequestHead
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(e)) from None
     first = header.sequence
     numbers = range(first, first + len(entries))
+    if len(header.writer) > WRITER_DIGITS:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a writer's id has {WRITER_DIGITS} digits")
     if not (0 <= header.epoch <= MAX_NUMBER and 0 <= first <= MAX_NUMBER - len(entries)):
         raise Refusal(
             ResponseCode.MESSAGE_ILLEGAL, f"epoch {header.epoch} or sequence {first} is out of range"
@@ -156,6 +173,17 @@ def _checked_count(command: RemotingCommand, header: SendDeduplicatedRequestHead
                 f"a message's properties have a zero byte or more than {LONGEST_PROPERTIES} bytes",
             )
     return len(entries)
+
+
+def _is_right(columns: "BatchColumns", header: SendDeduplicatedRequestHeader) -> bool:
+    """Whether nothing is wrong with a batch; if something is, its entries tell what."""
+    return (
+        len(header.writer) <= WRITER_DIGITS
+        and 0 <= header.epoch <= MAX_NUMBER
+        and 0 <= header.sequence <= MAX_NUMBER - len(columns)
+        and columns.longest_properties <= LONGEST_PROPERTIES
+        and columns.has_sequence(header.writer, header.epoch, header.sequence)
+    )
 
 
 def _gap(header: SendDeduplicatedRequestHeader, why: str) -> Refusal:

@@ -6,8 +6,9 @@ from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.loop_time import loop_time
+from rocket_broker.processors.offsets import too_many_offsets
 from rocket_broker.producer_table import ProducerTable
-from rocket_broker.refusal import Refusal, check_group_name
+from rocket_broker.refusal import Refusal, check_config_size, check_group_name
 from rocket_broker.settings import MAX_QUEUES
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
@@ -162,10 +163,9 @@ class GroupsProcessor:
         only_ordered = command.header(GetConsumeStatsInBrokerHeader).is_order
         groups: list[dict[str, list[ConsumeStats]]] = []
         behind = 0
+        consumed = self._offsets.topics_by_group()
         for group in self._groups:
-            topics = sorted(
-                t for t in self._offsets.topics_of(group) if self._is_consumed(group, t, only_ordered)
-            )
+            topics = sorted(t for t in consumed.get(group, ()) if self._is_consumed(group, t, only_ordered))
             stats = [ConsumeStats(offset_table=self._progress(group, topic)) for topic in topics]
             behind += sum(o.broker_offset - o.consumer_offset for s in stats for o in s.offset_table.values())
             groups.append({group: stats})
@@ -180,8 +180,9 @@ class GroupsProcessor:
         check_group_name(header.dest_group)
         topics = {header.topic} if header.topic else self._offsets.topics_of(header.src_group)
         for topic in topics:
-            if header.offline or self._is_consumed(header.src_group, topic):
-                self._offsets.clone(header.src_group, header.dest_group, topic)
+            consumed = header.offline or self._is_consumed(header.src_group, topic)
+            if consumed and not self._offsets.clone(header.src_group, header.dest_group, topic):
+                raise too_many_offsets()
         return RemotingCommand.response(command)
 
     def _is_consumed(self, group: str, topic: str, only_ordered: bool = False) -> bool:
@@ -203,6 +204,7 @@ class GroupsProcessor:
         return OffsetWrapper(
             broker_offset=max(0, self._store.max_offset(topic, queue_id)),
             consumer_offset=reached,
+            pull_offset=reached,
             last_timestamp=max(0, stored_at),
         )
 
@@ -235,6 +237,7 @@ def _check(config: SubscriptionGroupConfig) -> None:
         Refusal: Its name or its number of retry queues is not possible.
     """
     check_group_name(config.group_name)
+    check_config_size(config.group_name, config)
     if config.retry_queue_nums > MAX_QUEUES:
         raise Refusal(
             ResponseCode.INVALID_PARAMETER,

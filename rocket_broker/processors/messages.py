@@ -11,14 +11,12 @@ from rocket_remoting.bodies import ConsumeQueueData, QueryConsumeQueueResponseBo
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import (
     QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.record import peek_record
 
 __all__ = ["MessagesProcessor"]
 
@@ -61,13 +59,9 @@ class MessagesProcessor:
         """VIEW_MESSAGE_BY_ID (33): the record at a commit log offset."""
         offset = command.header(ViewMessageRequestHeader).offset
         record = self._store.message_at(offset)
-        try:
-            if record is not None:
-                peek_record(record)
-                return RemotingCommand.response(command, parts=[record])
-        except RemoteProtocolError:
-            pass  # an offset in the middle of a record: no message begins there
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
+        return RemotingCommand.response(command, parts=[record])
 
     def consume_queue(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """QUERY_CONSUME_QUEUE (321): entries of a consume queue, and what a group's filter says of them."""

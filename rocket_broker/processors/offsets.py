@@ -1,6 +1,6 @@
 """Requests 14, 15, 29 to 32 and 308: where a group is in a queue, and what a queue holds."""
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.consumer_offset_table import MAX_OFFSETS, ConsumerOffsetTable
 from rocket_broker.memory import is_far_behind
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
@@ -26,7 +26,7 @@ from rocket_remoting.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 
-__all__ = ["OffsetsProcessor"]
+__all__ = ["OffsetsProcessor", "too_many_offsets"]
 
 _MAX_LONG = 2**63 - 1
 
@@ -86,7 +86,8 @@ class OffsetsProcessor:
             )
         if self._offsets.pending_reset(group, topic, queue_id) is not None:
             return RemotingCommand.response(command, remark="Offset has been previously reset")
-        self._offsets.commit(group, topic, queue_id, header.commit_offset)
+        if not self._offsets.commit(group, topic, queue_id, header.commit_offset):
+            raise too_many_offsets()
         return RemotingCommand.response(command)
 
     def search(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -142,3 +143,11 @@ class OffsetsProcessor:
         for entry in self._store.consume_queue_entries(topic, queue_id, 0, 1):
             return not is_far_behind(self._store, self._settings, entry[1])
         return True
+
+
+def too_many_offsets() -> Refusal:
+    """Return how an offset is refused for which there is no room."""
+    return Refusal(
+        ResponseCode.SYSTEM_ERROR,
+        f"this broker keeps {MAX_OFFSETS} offsets and no more: delete groups or topics that nobody uses",
+    )

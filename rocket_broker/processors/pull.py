@@ -9,8 +9,9 @@ import logging
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable, RetryFilter
-from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, compile_sql
+from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression
 from rocket_broker.held_pulls import HeldPull, HeldPulls
 from rocket_broker.memory import is_far_behind
 from rocket_broker.perm import READ
@@ -67,6 +68,7 @@ class PullProcessor:
         topics: TopicTable,
         groups: SubscriptionGroupTable,
         consumers: ConsumerTable,
+        compiling: Compiling,
         filters: ConsumerFilterTable,
         offsets: ConsumerOffsetTable,
         pulls: HeldPulls,
@@ -78,6 +80,7 @@ class PullProcessor:
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._compiling = compiling
         self._filters = filters
         self._offsets = offsets
         self._pulls = pulls
@@ -86,6 +89,10 @@ class PullProcessor:
 
     def pull(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
+        if connection.is_crowding:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY, "broker busy: read what was answered before you pull more"
+            )
         header = command.header(PullMessageRequestHeader)
         wanted = self._wanted(connection, header)
         result = self._reset(header) or self._read(header, wanted)
@@ -94,9 +101,10 @@ class PullProcessor:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         code = _code(result.status, header)
         if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
+            _drop_unused(header)
             self._hold(HeldPull(connection, command, header, wanted, self._resume))
             return None
-        return self._answer(command, header, result, code)
+        return self._answer(connection, command, header, result, code)
 
     def _resume(self, pull: HeldPull) -> None:
         """Answer a pull that was held, with whatever there is by now."""
@@ -104,7 +112,9 @@ class PullProcessor:
         try:
             wanted = self._wanted(pull.connection, header)
             result = self._reset(header) or self._read(header, wanted)
-            response = self._answer(pull.command, header, result, _code(result.status, header))
+            response = self._answer(
+                pull.connection, pull.command, header, result, _code(result.status, header)
+            )
         except Refusal as refusal:
             response = refusal.answer(pull.command)
         pull.connection.respond(response)
@@ -138,7 +148,8 @@ class PullProcessor:
             )
         group = self._group(header.consumer_group)
         self._check_queue(connection, header)
-        wanted = self._asked(header) if header.sys_flag & PULL_SUBSCRIPTION else self._known(group, header)
+        brings_filter = header.sys_flag & PULL_SUBSCRIPTION
+        wanted = self._asked(connection, header) if brings_filter else self._known(group, header)
         if self._settings.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
             group_name = header.topic.removeprefix(RETRY_PREFIX)
             return PullFilter(wanted.codes, RetryFilter(self._filters, group_name))
@@ -171,13 +182,13 @@ class PullProcessor:
                 f"[{config.read_queue_nums}] consumer:[{connection.remote_address}]",
             )
 
-    def _asked(self, header: PullMessageRequestHeader) -> PullFilter:
+    def _asked(self, connection: Connection, header: PullMessageRequestHeader) -> PullFilter:
         """Return the filter that came with the pull."""
         try:
             if is_tag_type(header.expression_type):
                 return tag_filter(header.subscription)
             self._check_served(header.expression_type)
-            return PullFilter(None, compile_sql(header.subscription))
+            return PullFilter(None, self._compiling.compile(header.subscription, connection))
         except (ValueError, SqlError) as e:
             remark = "parse the consumer's subscription failed"
             if isinstance(e, SqlError):
@@ -213,7 +224,8 @@ class PullProcessor:
         if found is None:
             remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
             try:
-                compile_sql(told.data.sub_string)
+                self._compiling.compile(told.data.sub_string)
+                remark += " Or this broker has no room for more filters"
             except SqlError as e:
                 remark += f" {e}"
             raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
@@ -247,6 +259,7 @@ class PullProcessor:
 
     def _answer(
         self,
+        connection: Connection,
         command: RemotingCommand,
         header: PullMessageRequestHeader,
         result: GetResult,
@@ -256,7 +269,6 @@ class PullProcessor:
         if code is _FOUND:
             statistics.pulls_found += 1
             statistics.got_messages += len(result.records)
-            statistics.got_bytes += result.size
         else:
             statistics.pulls_missed += 1
             if code is ResponseCode.PULL_OFFSET_MOVED:
@@ -264,6 +276,7 @@ class PullProcessor:
                     "%s pulls %s queue %d at %d, which holds %d to %d: sent to %d",
                     header.consumer_group, header.topic, header.queue_id, header.queue_offset,
                     result.min_offset, result.max_offset, result.next_begin_offset,
+                    extra=connection.log_peer,
                 )  # fmt: skip
         return RemotingCommand.response(
             command,
@@ -288,6 +301,13 @@ class PullProcessor:
             slow = is_far_behind(self._store, self._settings, position)
             return group.which_broker_when_consume_slowly if slow else group.broker_id
         return MASTER_ID
+
+
+def _drop_unused(header: PullMessageRequestHeader) -> None:
+    """Forget texts that are not looked at: a pull that is held must not hold megabytes."""
+    if not header.sys_flag & PULL_SUBSCRIPTION:
+        header.subscription = header.expression_type = None
+    header.proxy_froward_client_id = None
 
 
 def _code(status: GetStatus, header: PullMessageRequestHeader) -> ResponseCode:

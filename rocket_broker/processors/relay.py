@@ -6,18 +6,26 @@ consumer has.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.processors.offsets import too_many_offsets
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import GetConsumerStatusBody, ResetOffsetBody, decode_body, encode_body
+from rocket_remoting.bodies import (
+    GetConsumerStatusBody,
+    MessageQueueForC,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+    decode_body,
+    encode_body,
+)
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
@@ -39,6 +47,10 @@ _log = logging.getLogger(__name__)
 STATUS_SECONDS = 5.0
 CALL_SECONDS = 10.0
 TO_THE_END = -1
+CPP = "CPP"
+"""What the C++ client, and those that are built on it, say their language is."""
+MAX_CALLS = 256
+"""Under way, of all tools: each may carry a message."""
 
 
 class RelayProcessor:
@@ -67,10 +79,11 @@ class RelayProcessor:
         """INVOKE_BROKER_TO_RESET_OFFSET (222): tell a group's live members where to go on.
 
         The members store the new offsets themselves; without one there is nobody to tell, and the tool sets
-        the offsets by UPDATE_CONSUMER_OFFSET instead.
+        the offsets by UPDATE_CONSUMER_OFFSET instead. Only tools of 5.x name a queue: they want that one reset,
+        and the time they tell beside it is 0.
         """
         header = command.header(ResetOffsetRequestHeader)
-        if self._settings.use_server_side_reset_offset:
+        if self._settings.use_server_side_reset_offset or header.queue_id >= 0:
             return self._reset_here(command, header)
         config = self._topics.get(header.topic)
         if config is None:
@@ -80,23 +93,28 @@ class RelayProcessor:
             )
         queues = range(config.write_queue_nums)
         table = {MessageQueue(header.topic, self._broker_name, q): self._target(header, q) for q in queues}
-        members = self._members(header.group)
-        if not members:
+        if not self._members(header.group):
             raise Refusal(
                 ResponseCode.CONSUMER_NOT_ONLINE,
                 f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
                 f"Timestamp: {header.timestamp}",
             )
-        body = encode_body(ResetOffsetBody(offset_table=table))
-        told = ResetOffsetRequestHeader(
-            topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=header.is_force
-        )
-        for member in members:
-            member.connection.invoke_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, body)
+        body = self._tell_offsets(header, table)
         _log.info(
             "group %s: offsets in %s reset to those of %d", header.group, header.topic, header.timestamp
         )
         return RemotingCommand.response(command, body=body)
+
+    def _tell_offsets(self, header: ResetOffsetRequestHeader, table: dict[MessageQueue, int]) -> bytes:
+        """Tell the group's live members where to go on; return the body that does so."""
+        body = encode_body(ResetOffsetBody(offset_table=table))
+        told = ResetOffsetRequestHeader(
+            topic=header.topic, group=header.group, timestamp=header.timestamp, is_force=header.is_force
+        )
+        for member in self._members(header.group):
+            theirs = _for_c(table) if member.language == CPP else body
+            member.connection.invoke_oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, told, theirs)
+        return body
 
     def consumer_status(self, connection: Connection, command: RemotingCommand) -> None:
         """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): the offsets that each live member has in memory."""
@@ -108,16 +126,19 @@ class RelayProcessor:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
             )
+        self._check_room()
         self._start(self._answer_status(connection, command, header, members))
 
     def running_info(self, connection: Connection, command: RemotingCommand) -> None:
         """GET_CONSUMER_RUNNING_INFO (307)."""
         header = command.header(GetConsumerRunningInfoRequestHeader)
+        self._check_room()
         member = self._member(header.consumer_group, header.client_id)
         self._start(self._answer_call(connection, command, member, header, command.body))
 
     def consume_directly(self, connection: Connection, command: RemotingCommand) -> None:
         """CONSUME_MESSAGE_DIRECTLY (309): let one consumer handle one stored message now."""
+        self._check_room()
         header = command.header(ConsumeMessageDirectlyResultRequestHeader)
         member = self._member(header.consumer_group, header.client_id or "")
         header.broker_name = self._broker_name
@@ -131,24 +152,46 @@ class RelayProcessor:
         self._start(self._answer_call(connection, command, member, header, bytes(record)))
 
     def _reset_here(self, command: RemotingCommand, header: ResetOffsetRequestHeader) -> RemotingCommand:
-        """Set the offsets; whoever pulls next is told where to go on (5.x)."""
+        """Set the offsets; whoever pulls next is told where to go on (5.x), or all members are at once."""
+        topic, group = header.topic, header.group
+        waits = self._settings.use_server_side_reset_offset
+        keep = self._offsets.reset if waits else self._offsets.commit
+        targets = self._targets_here(header)
+        for queue_id, offset in targets.items():
+            if not keep(group, topic, queue_id, offset):
+                raise too_many_offsets()
+        _log.info("group %s: offsets in %s reset at the broker: %s", group, topic, targets)
+        table = {
+            MessageQueue(topic, self._broker_name, queue_id): offset for queue_id, offset in targets.items()
+        }
+        body = (
+            encode_body(ResetOffsetBody(offset_table=table)) if waits else self._tell_offsets(header, table)
+        )
+        return RemotingCommand.response(command, body=body)
+
+    def _targets_here(self, header: ResetOffsetRequestHeader) -> dict[int, int]:
+        """Return where the group goes on in the queue that is named, or in all.
+
+        Raises:
+            Refusal: There is no such topic, group, queue or offset; with 5.x's codes.
+        """
         topic, group = header.topic, header.group
         config = self._topics.get(topic)
         if config is None:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
         if group not in self._groups:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
+        if header.queue_id >= config.read_queue_nums:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"queueId[{header.queue_id}] is illegal, topic:[{topic}] "
+                f"topicConfig.readQueueNums:[{config.read_queue_nums}]",
+            )
         queues = [header.queue_id] if header.queue_id >= 0 else range(config.read_queue_nums)
         targets = {queue_id: self._target_here(header, queue_id) for queue_id in queues}
         if not targets:
             raise Refusal(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
-        for queue_id, offset in targets.items():
-            self._offsets.reset(group, topic, queue_id, offset)
-        _log.info("group %s: offsets in %s reset at the broker: %s", group, topic, targets)
-        table = {
-            MessageQueue(topic, self._broker_name, queue_id): offset for queue_id, offset in targets.items()
-        }
-        return RemotingCommand.response(command, body=encode_body(ResetOffsetBody(offset_table=table)))
+        return targets
 
     def _target_here(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
         first = self._store.min_offset(header.topic, queue_id)
@@ -191,7 +234,18 @@ class RelayProcessor:
         member = group.find(client_id) if group is not None else None
         if member is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group_name}> <{client_id}> not online")
+        if member.connection.is_stalled:  # what more is pushed to it would cost it its connection
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY, f"The Consumer <{group_name}> <{client_id}> reads nothing"
+            )
         return member
+
+    def _check_room(self) -> None:
+        if len(self._calls) >= MAX_CALLS:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"broker busy: consumers have {MAX_CALLS} requests of tools to answer",
+            )
 
     def _start(self, call: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(call)
@@ -244,3 +298,17 @@ class RelayProcessor:
         except RemotingError as e:
             response = Refusal(ResponseCode.SYSTEM_ERROR, f"invoke {who} Exception: {e}").answer(command)
         connection.respond(response)
+
+
+def _for_c(table: Mapping[MessageQueue, int]) -> bytes:
+    """Return offsets in the form that the C++ client reads."""
+    return encode_body(
+        ResetOffsetBodyForC(
+            offset_table=[
+                MessageQueueForC(
+                    topic=queue.topic, broker_name=queue.broker_name, queue_id=queue.queue_id, offset=offset
+                )
+                for queue, offset in table.items()
+            ]
+        )
+    )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.loop_time import loop_time
+from rocket_broker.queue_time import QueueTime
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
@@ -20,7 +21,7 @@ from rocket_remoting.record import peek_record
 __all__ = ["RuntimeProcessor"]
 
 _NO_QUEUE = "0"
-"""Requests are served as they are read: Apache's thread pools and their queues have no equal here."""
+"""Requests wait in the sockets' buffers: Apache's thread pools and the sizes of their queues have no equal here."""
 
 
 class RuntimeProcessor:
@@ -35,13 +36,14 @@ class RuntimeProcessor:
         offsets: ConsumerOffsetTable,
         delays: DelayService,
         statistics: BrokerStatistics,
+        queue_time: QueueTime,
     ) -> None:
         self._settings = settings
-        self._clock = clock
         self._store = store
         self._offsets = offsets
         self._delays = delays
         self._statistics = statistics
+        self._queue_time = queue_time
         self._boot_ms = clock.now_ms()
         self._boot_loop_time = loop_time()
 
@@ -108,10 +110,10 @@ class RuntimeProcessor:
         }
 
     def _queues(self) -> dict[str, str]:
-        return {
-            f"{pool}ThreadPoolQueue{figure}": _NO_QUEUE
-            for pool in ("send", "pull", "query")
-            for figure in ("Size", "HeadWaitTimeMills")
+        pools = [f"{pool}ThreadPoolQueue" for pool in ("send", "pull", "query")]
+        waited = str(self._queue_time.last_turn_ms)
+        return {f"{pool}Size": _NO_QUEUE for pool in pools} | {
+            f"{pool}HeadWaitTimeMills": waited for pool in pools
         }
 
     def _earliest(self) -> int:

@@ -5,9 +5,12 @@ is given when the disk has the message; otherwise in the same step.
 """
 
 import asyncio
+import struct
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from rocket_broker.message_writer import Host, MessageWriter, properties_text
+from rocket_broker.message_writer import BatchHead, Host, MessageWriter, properties_text
+from rocket_broker.processors.batches import read_batch
 from rocket_broker.processors.destinations import Destinations, is_exhausted
 from rocket_broker.processors.waiting import (
     NO_IDS,
@@ -21,7 +24,7 @@ from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.store.messages import PutResult, PutStatus
+from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
 from rocket_remoting.batch import BatchEntry, decode_batch
 from rocket_remoting.bodies import TopicConfig, TopicFilterType
 from rocket_remoting.codes import RequestCode, ResponseCode
@@ -47,6 +50,9 @@ from rocket_remoting.sys_flag import (
     with_transaction_value,
 )
 from rocket_remoting.topics import RETRY_PREFIX
+
+if TYPE_CHECKING:
+    from rocket_broker.batch_columns import BatchColumns
 
 __all__ = ["SendProcessor", "put_refusal"]
 
@@ -86,7 +92,7 @@ class SendProcessor:
         else:
             header = command.header(SendMessageRequestHeader)
         if header.batch:
-            return self.put_entries(connection, command, header)
+            return self.put_entries(connection, command, header, self.read_batch(command.body))
         self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
@@ -118,11 +124,12 @@ class SendProcessor:
             may_delay=waits_in is None,
         )
         ids = self._waiting.ids(waits_in, properties) if waits_in is not None else NO_IDS
-        return self._answer(connection, command, [result], queue_id, ids)
+        return self._answer(connection, command, self._all_stored([result]), queue_id, ids)
 
     def send_batch(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """SEND_BATCH_MESSAGE (320)."""
-        return self.put_entries(connection, command, command.header(SendMessageRequestHeaderV2))
+        header = command.header(SendMessageRequestHeaderV2)
+        return self.put_entries(connection, command, header, self.read_batch(command.body))
 
     async def stop(self) -> None:
         """Refuse what is sent from now on; return when every sender that waits for the disk has its answer."""
@@ -149,11 +156,28 @@ class SendProcessor:
         properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
         return self._destinations.dead_letters(group)
 
+    def read_batch(self, body: bytes | memoryview) -> "BatchColumns | None":
+        """Return a batch by columns; None if it has to be stored message by message.
+
+        Raises:
+            Refusal: It is too large, or the broker stops.
+        """
+        self._check_serving()
+        limit = self._settings.max_message_size
+        if len(body) > limit:
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the batch has {len(body)} bytes, at most {limit} can be sent at once",
+            )
+        return read_batch(body) if self._store.takes_runs else None
+
     def put_entries(
         self,
         connection: Connection,
         command: RemotingCommand,
         header: SendMessageRequestHeader,
+        columns: "BatchColumns | None",
+        *,
         first: int = 0,
         stored: Callable[[PutResult], None] | None = None,
     ) -> RemotingCommand | None:
@@ -163,6 +187,7 @@ class SendProcessor:
             connection: Where the batch came from.
             command: The request with the batch.
             header: Its header.
+            columns: What `read_batch` said.
             first: How many are left out.
             stored: Called when all are, with where the last one is.
         """
@@ -174,85 +199,86 @@ class SendProcessor:
         if common.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0" or header.topic.startswith(RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be redelivered")
         common[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
-        results = self._writer.put_batch(
+        head = BatchHead(
             header.topic,
             queue_id,
-            self._entries(command.body)[first:],
             properties_text(common).encode(),
-            sys_flag=_sys_flag(header, config),
-            born_timestamp=header.born_timestamp,
-            born_host=self._born_host(connection),
-            reconsume_times=header.reconsume_times or 0,
+            _sys_flag(header, config),
+            header.born_timestamp,
+            self._born_host(connection),
+            header.reconsume_times or 0,
         )
-        answer = self._answer(connection, command, results, queue_id)
+        run = self._put_batch(command.body, head, columns, first)
+        answer = self._answer(connection, command, run, queue_id)
         if stored is not None:
-            stored(results[-1])
+            stored(run.last)
         return answer
 
-    def _entries(self, body: bytes | memoryview) -> list[BatchEntry]:
-        limit = self._settings.max_message_size
-        if len(body) > limit:
-            raise Refusal(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"the batch has {len(body)} bytes, at most {limit} can be sent at once",
-            )
-        try:
-            entries = decode_batch(body)
-        except RemoteProtocolError as e:
-            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(e)) from None
-        if not entries:
-            raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
-        return entries
+    def _put_batch(
+        self, body: bytes | memoryview, head: BatchHead, columns: "BatchColumns | None", first: int
+    ) -> StoredRun:
+        """Store the messages of a batch from the ``first`` on.
+
+        Raises:
+            Refusal: One was not stored; those before it may be, unless it cannot be part of a batch.
+        """
+        run = self._writer.put_columns(head, columns) if columns is not None and not first else None
+        if run is not None:
+            return run
+        entries = _entries(body)[first:]
+        self._waiting.refuse_timed(entries)
+        return self._all_stored(self._writer.put_batch(head, entries))
+
+    def _all_stored(self, results: Sequence[PutResult]) -> StoredRun:
+        for result in results:
+            if result.status is not PutStatus.OK:
+                raise put_refusal(result.status, self._settings)
+        return StoredRun.of(results)
 
     def _answer(
         self,
         connection: Connection,
         command: RemotingCommand,
-        results: Sequence[PutResult],
+        run: StoredRun,
         queue_id: int,
         ids: WaitingIds = NO_IDS,
     ) -> RemotingCommand | None:
         """Return the answer; None when the sender wants none, or gets it when the disk has the messages."""
-        statistics = self._statistics
-        for result in results:
-            if result.status is not PutStatus.OK:
-                raise put_refusal(result.status, self._settings)
-            statistics.put_bytes += result.size
-        statistics.put_messages += len(results)
-        return self.answer_stored(connection, command, results, queue_id, ids)
+        self._statistics.put_bytes += run.size
+        self._statistics.put_messages += len(run.offsets)
+        return self.answer_stored(connection, command, run, queue_id, ids)
 
     def answer_stored(
         self,
         connection: Connection,
         command: RemotingCommand,
-        results: Sequence[PutResult],
+        run: StoredRun,
         queue_id: int,
         ids: WaitingIds = NO_IDS,
     ) -> RemotingCommand | None:
         """Return the answer to messages that are stored; None as in `send`."""
-        last = results[-1]
+        last = run.last
         if self._waits_for_disk and last.wait_store_ok and not command.is_oneway:
-            task = asyncio.ensure_future(
-                self._answer_when_flushed(connection, command, results, queue_id, ids)
-            )
+            command.body = b""  # it is stored: many wait for a slow disk
+            task = asyncio.ensure_future(self._answer_when_flushed(connection, command, run, queue_id, ids))
             self._flushing.add(task)
             task.add_done_callback(self._flushing.discard)
             return None
         if command.is_oneway:
             return None
-        return self._success(command, results, queue_id, last.status, ids)
+        return self._success(command, run, queue_id, last.status, ids)
 
     async def _answer_when_flushed(
         self,
         connection: Connection,
         command: RemotingCommand,
-        results: Sequence[PutResult],
+        run: StoredRun,
         queue_id: int,
         ids: WaitingIds,
     ) -> None:
-        status = await self._store.await_flush(results[-1])
+        status = await self._store.await_flush(run.last)
         try:
-            response = self._success(command, results, queue_id, status, ids)
+            response = self._success(command, run, queue_id, status, ids)
         except Refusal as refusal:
             response = refusal.answer(command)
         if not connection.is_closed:
@@ -261,7 +287,7 @@ class SendProcessor:
     def _success(
         self,
         command: RemotingCommand,
-        results: Sequence[PutResult],
+        run: StoredRun,
         queue_id: int,
         status: PutStatus,
         ids: WaitingIds,
@@ -272,17 +298,21 @@ class SendProcessor:
             code = ResponseCode.FLUSH_DISK_TIMEOUT
         else:
             raise put_refusal(status, self._settings)
-        prefix = self._id_prefix
         header = SendMessageResponseHeader(
-            msg_id=",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results]),
+            msg_id=self._offset_ids(run.offsets),
             queue_id=queue_id,
-            queue_offset=results[0].queue_offset,
+            queue_offset=run.queue_offset,
             transaction_id=ids.transaction_id,
             recall_handle=ids.recall_handle,
             msg_region=self._settings.region_id,
             trace_on=self._settings.trace_on,
         )
         return RemotingCommand.response(command, code, header)
+
+    def _offset_ids(self, offsets: Sequence[int]) -> str:
+        """Return the offset ids of messages: address and offset of each in hexadecimal, commas between them."""
+        digits = struct.pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
+        return self._id_prefix + digits.replace(",", f",{self._id_prefix}")
 
 
 def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
@@ -302,6 +332,16 @@ def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
             ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
         )
     return Refusal(ResponseCode.SYSTEM_ERROR, f"message {status.value}")
+
+
+def _entries(body: bytes | memoryview) -> list[BatchEntry]:
+    try:
+        entries = decode_batch(body)
+    except RemoteProtocolError as e:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(e)) from None
+    if not entries:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
+    return entries
 
 
 def _sys_flag(header: SendMessageRequestHeader, config: TopicConfig) -> int:

@@ -18,7 +18,6 @@ from rocket_remoting.bodies import SubscriptionGroupConfig
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader
 from rocket_remoting.message import MessageExt
 from rocket_remoting.properties import (
@@ -91,12 +90,9 @@ class SendBackProcessor:
     def _message(self, commit_log_offset: int) -> MessageExt:
         """Return the message whose record begins there; its body stays as it was stored."""
         record = self._store.message_at(commit_log_offset)
-        try:
-            if record is not None:
-                return decode_record(record, decompress=False)
-        except RemoteProtocolError:
-            pass  # an offset in the middle of a record: no message begins there
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {commit_log_offset}")
+        if record is None:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {commit_log_offset}")
+        return decode_record(record, decompress=False)
 
     def _store_again(self, message: MessageExt, topic: str, queue_id: int, level: int) -> None:
         properties = message.properties

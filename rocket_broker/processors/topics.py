@@ -2,9 +2,11 @@
 
 from functools import partial
 
+from msgspec.structs import replace
+
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.refusal import Refusal, check_topic_name
+from rocket_broker.refusal import Refusal, check_config_size, check_topic_name
 from rocket_broker.settings import MAX_QUEUES
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.topic_table import TopicTable
@@ -83,11 +85,22 @@ class TopicsProcessor:
 
     def update_all(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UPDATE_AND_CREATE_TOPIC_LIST (18): several topics, all or none."""
-        configs = decode_body(command.body, CreateTopicListRequestBody).topic_config_list
+        told = decode_body(command.body, CreateTopicListRequestBody).topic_config_list
+        configs = [self._changed(config) for config in told]
         for config in configs:
             self._check(config)
         self._topics.update(*configs)
         return RemotingCommand.response(command)
+
+    def _changed(self, told: TopicConfig) -> TopicConfig:
+        """Return a topic as it is to be: what is told of its attributes are changes, as in request 17."""
+        known = self._topics.get(told.topic_name)
+        changes = ",".join(f"{name}={value}" if value else name for name, value in told.attributes.items())
+        return replace(
+            told,
+            order=told.order or (known is not None and known.order),
+            attributes=_attributes(changes, known.attributes if known is not None else {}),
+        )
 
     def delete(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """DELETE_TOPIC_IN_BROKER (215): its messages and what groups consumed of it go too."""
@@ -188,6 +201,7 @@ class TopicsProcessor:
             Refusal: Its name, its number of queues or its permission is not possible.
         """
         self._check_own(config.topic_name)
+        check_config_size(config.topic_name, config)
         queues = (config.read_queue_nums, config.write_queue_nums)
         if not all(0 <= number <= MAX_QUEUES for number in queues):
             raise Refusal(

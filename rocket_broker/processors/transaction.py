@@ -59,7 +59,10 @@ class TransactionProcessor:
         except Refusal as refusal:
             if command.is_oneway and loop_time() >= self._silent_until:
                 self._silent_until = loop_time() + SECONDS_BETWEEN_WARNINGS
-                _log.warning("end of a transaction by %s refused: %s", connection.remote_address, refusal)
+                _log.warning(
+                    "end of a transaction by %s refused: %s",
+                    connection.remote_address, refusal, extra=connection.log_peer,
+                )  # fmt: skip
             raise
         return RemotingCommand.response(command)
 

@@ -3,17 +3,18 @@
 Where such a message belongs stands in its properties ``REAL_TOPIC`` and ``REAL_QID``, as for the delay levels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.refusal import Refusal
 from rocket_broker.schedule.recall_handle import RecallHandle
-from rocket_broker.schedule.timer_request import TIMER_PROPERTIES, asked_moment
+from rocket_broker.schedule.timer_request import TIMED_BYTES, asked_moment
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
+from rocket_remoting.batch import BatchEntry
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.headers import SendMessageRequestHeader
@@ -24,6 +25,8 @@ from rocket_remoting.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_UNIQUE_KEY,
+    TIMER_PROPERTIES,
+    decode_properties,
 )
 from rocket_remoting.sys_flag import transaction_value
 from rocket_remoting.topics import TIMER_TOPIC, TRANS_HALF_TOPIC
@@ -96,6 +99,18 @@ class WaitingMessages:
         self._topics.create_by_send_back(TIMER_TOPIC, 1, READ | WRITE)
         return TIMER_TOPIC
 
+    def refuse_timed(self, entries: Iterable[BatchEntry]) -> None:
+        """Return if none of a batch's messages asks for a time of its own.
+
+        Raises:
+            Refusal: One does: it would be delivered at once.
+        """
+        for entry in entries:
+            if TIMED_BYTES in entry.properties:
+                properties = decode_properties(entry.properties)
+                if asked_moment(properties, self._clock.now_ms(), self._settings) is not None:
+                    raise _timed_batch()
+
     def ids(self, topic: str, properties: Mapping[str, str]) -> WaitingIds:
         """Return what the sender of a message that waits in the topic is told."""
         unique_key = properties.get(PROPERTY_UNIQUE_KEY)
@@ -154,7 +169,11 @@ def refuse_waiting_batch(header: SendMessageRequestHeader, common: Mapping[str, 
     if transaction_value(header.sys_flag) or _is_prepared(common):
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be transactional")
     if not TIMER_PROPERTIES.isdisjoint(common):
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be timed")
+        raise _timed_batch()
+
+
+def _timed_batch() -> Refusal:
+    return Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch cannot be timed: send its messages one by one")
 
 
 def _is_prepared(properties: Mapping[str, str]) -> bool:

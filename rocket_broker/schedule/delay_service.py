@@ -11,7 +11,7 @@ at least once.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -56,6 +56,7 @@ class DelayService:
 
     Attributes:
         offsets: Level -> offset of the first message that is not delivered yet.
+        flush_seconds: How often the offsets are written.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class DelayService:
         self._writer = writer
         self._clock = clock
         self._file = TableFile(path)
-        self._flush_seconds = flush_interval_ms / 1000
+        self.flush_seconds = flush_interval_ms / 1000
         self._timers: dict[int, asyncio.Handle] = {}
         self._flush_timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
@@ -112,7 +113,7 @@ class DelayService:
         self._store.arrival_listeners.append(self._arrived)
         for level in self._levels:
             self._run(level)
-        self._flush_timer = asyncio.get_running_loop().call_later(self._flush_seconds, self._flush)
+        self._flush_timer = asyncio.get_running_loop().call_later(self.flush_seconds, self._flush)
 
     def stop(self) -> None:
         """Deliver no more, and write the offsets."""
@@ -125,10 +126,17 @@ class DelayService:
             self._flush_timer = None
         if self._saving is not None:
             self._saving.cancel()
-        self.save()
+        try:
+            self.save()
+        except OSError as e:
+            _log.error("delay offsets could not be written; the next start goes back to before: %s", e)
 
     def save(self) -> None:
-        """Write ``delayOffset.json`` if anything was delivered since it was last written."""
+        """Write ``delayOffset.json`` if anything was delivered since it was last written.
+
+        Raises:
+            OSError: It cannot be written.
+        """
         if self.offsets != self._saved:
             self._write(self.offsets)
 
@@ -142,14 +150,14 @@ class DelayService:
         return {level: (self.offsets.get(level, 0), end) for level, end in ends.items() if end > 0}
 
     def _arrived(
-        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, store_timestamp: int
+        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Look at a level whose queue was empty until now; the store calls this for each message."""
+        """Look at a level whose queue was empty until now; the store calls this for all it stores."""
         if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
             self._timers[queue_id + 1] = asyncio.get_running_loop().call_soon(self._run, queue_id + 1)
 
     def _flush(self) -> None:
-        self._flush_timer = asyncio.get_running_loop().call_later(self._flush_seconds, self._flush)
+        self._flush_timer = asyncio.get_running_loop().call_later(self.flush_seconds, self._flush)
         if self.offsets != self._saved and (self._saving is None or self._saving.done()):
             self._saving = asyncio.create_task(self._save_what_is_on_the_disk(), name="delay offsets")
 

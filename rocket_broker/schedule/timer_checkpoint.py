@@ -51,7 +51,8 @@ class TimerCheckpoint:
             size = None
         if size is None:
             return None
-        return TimerProgress(*_PROGRESS.unpack_from(self._map())[:3])
+        # Not from the map: what was never written may be a hole, and to read that there may be no room.
+        return TimerProgress(*_PROGRESS.unpack(self._file_system.read(self._path, 0, _PROGRESS.size))[:3])
 
     def write(self, progress: TimerProgress) -> None:
         """Replace what it says, on the disk too.

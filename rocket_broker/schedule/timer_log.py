@@ -76,8 +76,14 @@ class TimerLog:
             directory, file_size, OpenMaps(file_system, _MOST_MAPS), "mappedFileSizeTimerLog"
         )
 
-    def load(self, flushed: int) -> list[tuple[int, TimerUnit]]:
+    def load(self, flushed: int, messages_end: int) -> list[tuple[int, TimerUnit]]:
         """Find the end, and return the units from ``flushed`` on; what does not look like one is cut off.
+
+        So is a unit whose message is lost, with all behind it: another message will begin in its place.
+
+        Args:
+            flushed: Up to here the units were on the disk.
+            messages_end: The end of the commit log.
 
         Raises:
             StoreCorrupt: A file is missing.
@@ -91,7 +97,11 @@ class TimerLog:
         elif (flushed - file.base) % UNIT_SIZE:
             flushed = file.base
         self.end = flushed
-        units = list(self.walk(flushed))
+        units = []
+        for at, unit in self.walk(flushed):
+            if unit.commit_log_offset + unit.size > messages_end:
+                break  # before `walk` moves the end behind it
+            units.append((at, unit))
         self._files.cut(self.end)
         for file in self._files.files:
             file.written_to(min(file.size, max(0, self.end - file.base)))
@@ -155,7 +165,7 @@ class TimerLog:
             last = self._last_of(self._files.files[0])
             if last is None or last.written_ms + longest_ms >= moment:
                 return
-            self._files.take_first().remove()
+            self._files.remove_first()
 
     def unflushed(self) -> list[Path]:
         """Return the files that have units which are not on the disk."""

@@ -21,11 +21,13 @@ from rocket_remoting.properties import (
     PROPERTY_TIMER_DELAY_SEC,
     PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TIMER_OUT_MS,
+    TIMER_PROPERTIES,
 )
 
-__all__ = ["TIMER_PROPERTIES", "asked_moment"]
+__all__ = ["TIMED_BYTES", "asked_moment"]
 
-TIMER_PROPERTIES = frozenset({PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS})
+TIMED_BYTES = b"TIMER_DEL"
+"""What the names of `TIMER_PROPERTIES` begin with: properties without these bytes need no second look."""
 
 
 def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettings) -> int | None:

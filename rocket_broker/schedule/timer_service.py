@@ -12,7 +12,7 @@ Delivery is at least once: a killed broker delivers again the moments since the 
 import asyncio
 import logging
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rocket_broker.message_writer import MessageWriter
 from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerUnit
@@ -34,7 +34,7 @@ from rocket_remoting.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_TIMER_ROLL_TIMES,
     PROPERTY_UNIQUE_KEY,
-    decode_properties,
+    decode_stored_properties,
 )
 from rocket_remoting.record import decode_record, peek_record
 from rocket_remoting.topics import TIMER_TOPIC
@@ -82,7 +82,7 @@ class TimerService:
             StoreError: One is missing, or of another size.
         """
         files = self._files
-        self._have_timers = files.load(self._clock.now_ms())
+        self._have_timers = files.load(self._clock.now_ms(), self._store.max_commit_log_offset)
         low = self._store.min_offset(TIMER_TOPIC, TIMER_QUEUE)
         high = self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE)
         files.queue_offset = min(max(files.queue_offset, low), max(low, high))
@@ -116,9 +116,9 @@ class TimerService:
         return self._files.count(moment)
 
     def _arrived(
-        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, store_timestamp: int
+        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
-        """Wake the loop; the store calls this for each message."""
+        """Wake the loop; the store calls this for all it stores."""
         if topic == TIMER_TOPIC:
             self._news.set()
 
@@ -183,7 +183,9 @@ class TimerService:
         """Put a timer for one message, or deliver it if its moment is over; False when there is no room."""
         try:
             record = self._store.message_at(commit_log_offset, size)
-            properties = decode_properties(peek_record(record).properties) if record is not None else {}
+            properties = (
+                decode_stored_properties(peek_record(record).properties) if record is not None else {}
+            )
             moment = int(properties[PROPERTY_TIMER_OUT_MS])
             topic = properties[PROPERTY_REAL_TOPIC]
         except (RemoteProtocolError, KeyError, ValueError) as e:
@@ -266,7 +268,7 @@ class TimerService:
     def _properties(self, unit: TimerUnit) -> Mapping[str, str]:
         record = self._store.message_at(unit.commit_log_offset, unit.size)
         try:
-            return decode_properties(peek_record(record).properties) if record is not None else {}
+            return decode_stored_properties(peek_record(record).properties) if record is not None else {}
         except RemoteProtocolError:
             return {}
 

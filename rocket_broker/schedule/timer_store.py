@@ -54,8 +54,12 @@ class TimerStore:
         self._log = TimerLog(settings.log_path, settings.log_file_size, file_system)
         self._checkpoint = TimerCheckpoint(settings.checkpoint_path, file_system)
 
-    def load(self, now_ms: int) -> frozenset[int]:
+    def load(self, now_ms: int, messages_end: int) -> frozenset[int]:
         """Open the files; return where the messages lie that may have a timer although none is counted.
+
+        Args:
+            now_ms: The time.
+            messages_end: The end of the commit log: a power failure may leave timers of messages that it took.
 
         Raises:
             StoreError: A file is missing, or of another size.
@@ -63,7 +67,7 @@ class TimerStore:
         progress = self._checkpoint.load() or TimerProgress()
         self.queue_offset = progress.queue_offset
         has_wheel = self._wheel.load()
-        newest = self._log.load(progress.log_end)
+        newest = self._log.load(progress.log_end, messages_end)
         # Killed before the first checkpoint: nothing is over that was to come since the first timer was put.
         since = progress.moment or min((unit.written_ms for _, unit in newest), default=now_ms)
         self.moment = self.floor(since)

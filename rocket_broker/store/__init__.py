@@ -9,8 +9,9 @@
     <root>/abort           there while the store is open               recovery
     <root>/lock            locked while the store is open              files
 
-`message_store` is what the broker uses; imports point down from it: `recovery` and `flush`, then queues and
-index, then the log, `mapped_file`, `files`.
+`message_store` is what the broker uses; imports point down from it: `recovery`, `flush`, `committing`, `retention` and
+`derivation`, which work on all files (`store_files`), then queues and index, then the log, `store_pool`,
+`mapped_file`, `files`. `survey` and `repair` are what the command `streamkit store` does.
 """
 
 from rocket_broker.store.errors import (

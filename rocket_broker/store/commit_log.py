@@ -13,12 +13,14 @@ record begins the next one. `rocket_remoting.record` draws the record. Behind th
 recovery clears what it cuts off, so that the remains of an earlier life are never taken for records.
 """
 
+import errno
 import struct
 from collections.abc import Iterator
 
-from rocket_broker.store.files import PAGE_SIZE
+from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
 from rocket_broker.store.settings import StoreSettings
+from rocket_broker.store.store_pool import PoolBuffer, StorePool
 from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
 from rocket_remoting.record import (
     BLANK_MAGIC,
@@ -46,9 +48,11 @@ class CommitLog:
     Attributes:
         files: Its files.
         end: Offset behind the last record: the next one's.
+        committed: Up to here readers see it, `last_record` included: without a pool always the end.
         flushed: Up to here it is on the disk.
-        last_record: Offset of the last record, -1 if there is none.
-        last_timestamp: When the last record was stored, 0 if there is none.
+        last_record: Offset of the last record that is committed, -1 if there is none.
+        last_timestamp: When that was stored, 0 if there is none.
+        pool: Where records wait until they are committed; None if they are written to the files at once.
     """
 
     def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
@@ -59,10 +63,14 @@ class CommitLog:
             "mappedFileSizeCommitLog",
         )
         self.end = 0
+        self.committed = 0
         self.flushed = 0
         self.last_record = -1
         self.last_timestamp = 0
+        self.pool = StorePool(settings.transient_store_pool_size) if settings.uses_store_pool else None
+        self._fails_fast = settings.fast_fail_if_no_buffer_in_store_pool
         self._tail: MappedFile | None = None
+        self._buffer: PoolBuffer | None = None  # the tail's
 
     @property
     def first(self) -> int:
@@ -85,7 +93,7 @@ class CommitLog:
         tail.used = True
         space = tail.size - position - _SMALLEST_BLANK
         size = pack_record_into(
-            tail.view or tail.open(),
+            tail.view or tail.open() if self._buffer is None else self._buffer.view,
             position,
             space,
             message,
@@ -98,14 +106,52 @@ class CommitLog:
                 raise LocalProtocolError(f"a record of {size} bytes, a commit log file has {tail.size}")
             self._fill_with_blank(tail)
             return self.append(message, queue_offset, store_timestamp)
-        self.last_record = self.end
-        self.last_timestamp = store_timestamp
         self.end += size
+        if self.pool is None:
+            self.commit(self.end, self.end - size, store_timestamp)
         return size
+
+    def has_room(self, size: int) -> bool:
+        """Whether records of so many bytes fit into the last file."""
+        tail = self._tail
+        return tail is not None and self.end - tail.base + size <= tail.size - _SMALLEST_BLANK
+
+    def append_run(self, records: bytes, last_size: int, store_timestamp: int) -> None:
+        """Append records, for which there is room; without a pool only.
+
+        Their first bytes are written last: until then there is no record, whatever happens to this process.
+
+        Raises:
+            StoreFull: The disk has no room. Nothing has changed.
+        """
+        tail = self._tail
+        assert tail is not None, "has_room() says so"
+        position = self.end - tail.base
+        end = position + len(records)
+        if end > tail.allocated:
+            tail.allocate(end, max(position, _SMALLEST_ALLOCATION))
+        view = tail.open()
+        behind = position + _SIZE_AND_MAGIC_LENGTH
+        view[behind:end] = memoryview(records)[_SIZE_AND_MAGIC_LENGTH:]
+        view[position:behind] = records[:_SIZE_AND_MAGIC_LENGTH]
+        self.end += len(records)
+        self.commit(self.end, self.end - last_size, store_timestamp)
+
+    def commit(self, end: int, record: int, timestamp: int) -> None:
+        """Let readers see what lies before an offset: the files have it.
+
+        Args:
+            end: The offset.
+            record: Where the last record before it begins.
+            timestamp: When that was stored.
+        """
+        self.committed = end
+        self.last_record = record
+        self.last_timestamp = timestamp
 
     def record(self, offset: int, size: int) -> memoryview | None:
         """Return the record of a known size, None if the log does not have it (any more)."""
-        if offset < self.files.first or offset + size > self.end or size <= 0:
+        if offset < self.files.first or offset + size > self.committed or size <= 0:
             return None
         file = self.files.file_at(offset)
         if file is None:
@@ -136,44 +182,57 @@ class CommitLog:
         deleted = self.files.load(doubtful_from)
         for file in self.files.files:
             file.ordered_to = file.size
-        self.end = self.files.end
+        self.end = self.committed = self.files.end
         return deleted
 
     def cut(self, end: int) -> int:
         """Make ``end`` the end, with only zeros behind it; return how many files were deleted."""
         removed = self.files.cut(end)
-        self.end = end
+        self.end = self.committed = end
         self._tail = self.files.file_at(end)
         if self._tail is not None:
+            self._buffer = self.pool.borrow(self._tail) if self.pool is not None else None
             self._tail.written_to(end - self._tail.base)
             self._tail.ordered_to = end - self._tail.base
             self._tail.close()  # to be mapped anew
         return removed
 
-    def take_first_file(self, before_ms: int) -> MappedFile | None:
-        """Take the oldest file out if it was last written before a time and is not the only one."""
+    def has_file_before(self, before_ms: int) -> bool:
+        """Whether the oldest file was last written before a time, is not the only one, and all of it is committed."""
         files = self.files.files
-        if len(files) < 2 or self.files.maps.file_system.modified_ms(files[0].path) >= before_ms:
-            return None
-        return self.files.take_first()
+        if len(files) < 2 or files[1].base > self.committed:
+            return False
+        return self.files.maps.file_system.modified_ms(files[0].path) < before_ms
 
     def next_file(self, offset: int) -> int:
         """Return the offset at which the file behind the one that holds ``offset`` begins."""
         return offset - offset % self.files.file_size + self.files.file_size
 
     def _add_file(self) -> MappedFile:
-        self._tail = self.files.add(self.end)
+        self._tail = self._next_file(self.end)
+        self._buffer = self.pool.borrow(self._tail) if self.pool is not None else None
         return self._tail
+
+    def _next_file(self, base: int) -> MappedFile:
+        if self.pool is not None and self._fails_fast and not self.pool.left:
+            raise OSError(
+                errno.ENOBUFS, "the transient store pool has no buffer left", str(self.files.directory)
+            )
+        return self.files.add(base)
 
     def _fill_with_blank(self, tail: MappedFile) -> None:
         """End the file. The next one is made before the blank is written: an error leaves all as it was."""
         position = self.end - tail.base
         tail.allocate(position + _SMALLEST_BLANK, 0)
-        next_file = self.files.add(tail.base + tail.size)
-        _BLANK.pack_into(tail.open(), position, tail.size - position, BLANK_MAGIC)
+        next_file = self._next_file(tail.base + tail.size)
+        view = tail.open() if self._buffer is None else self._buffer.view
+        _BLANK.pack_into(view, position, tail.size - position, BLANK_MAGIC)
         tail.ordered_to = tail.size
         tail.close()  # to be mapped anew by readers
+        if self._buffer is not None:
+            self._buffer.stop = position + _SMALLEST_BLANK
         self._tail = next_file
+        self._buffer = self.pool.borrow(next_file) if self.pool is not None else None
         self.end = next_file.base
 
     def __repr__(self) -> str:
@@ -187,7 +246,7 @@ class LogWalk:
         log: The log.
         start: The offset.
         check_crc: Check the bodies.
-        after_crash: Look for pages that never reached the disk.
+        after_crash: Look for sectors that never reached the disk.
 
     Attributes:
         end: Behind the last whole record so far.
@@ -224,8 +283,8 @@ class LogWalk:
             self.torn = f"the record at {base + position} says it is at {record.commit_log_offset}"
         elif self._check_crc and body_crc32(view[record.body_position : body_end]) != record.body_crc:
             self.torn = f"the body of the record at {base + position} is damaged"
-        elif self._after_crash and _has_lost_page(view, record, position + record.total_size):
-            self.torn = f"a page of the record at {base + position} never reached the disk"
+        elif self._after_crash and _has_lost_sector(view, record, position + record.total_size):
+            self.torn = f"a sector of the record at {base + position} never reached the disk"
         else:
             return record
         return None
@@ -238,8 +297,8 @@ def is_blank(file: MappedFile, offset: int) -> bool:
     return len(blank) >= _SMALLEST_BLANK and read_size_and_magic(blank) == (left, BLANK_MAGIC)
 
 
-def _has_lost_page(view: memoryview, record: RecordHeader, end: int) -> bool:
-    """Whether a page where topic or properties should be has none of them: the check sum is the body's only.
+def _has_lost_sector(view: memoryview, record: RecordHeader, end: int) -> bool:
+    """Whether a sector where topic or properties should be has none of them: the check sum is the body's only.
 
     What never reached the disk reads as zeros, and neither topic nor properties have a zero byte. The fields
     that tell their lengths need no look: without them the lengths do not agree.
@@ -247,7 +306,7 @@ def _has_lost_page(view: memoryview, record: RecordHeader, end: int) -> bool:
     topic = record.body_position + record.body_length
     properties = end - len(record.properties)
     for start, stop in ((topic, properties - 2), (properties, end)):
-        for page in range(start - start % PAGE_SIZE, stop, PAGE_SIZE):
-            if start < stop and not any(view[max(page, start) : min(page + PAGE_SIZE, stop)]):
+        for sector in range(start - start % SECTOR_SIZE, stop, SECTOR_SIZE):
+            if start < stop and not any(view[max(sector, start) : min(sector + SECTOR_SIZE, stop)]):
                 return True
     return False

@@ -16,8 +16,11 @@ The queue is derived: recovery rebuilds what is missing from the log.
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 
+from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
 from rocket_broker.store.settings import StoreSettings
 
@@ -41,6 +44,7 @@ class ConsumeQueue:
         max_physical: End, in the commit log, of the last message that has an entry; -1 if there is none.
         flushed: Entries before this number are on the disk.
         is_dirty: Whether the flusher knows that there is something to flush.
+        held: Messages from `max_offset` on whose entries are made when they are committed (`committing`).
     """
 
     __slots__ = (
@@ -48,6 +52,7 @@ class ConsumeQueue:
         "_tail",
         "files",
         "flushed",
+        "held",
         "is_dirty",
         "max_offset",
         "max_physical",
@@ -60,7 +65,9 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.files = MappedFileQueue(
-            settings.consume_queue_path / topic / str(queue_id),
+            Path(
+                f"{settings.root}/consumequeue/{topic}/{queue_id}"
+            ),  # of many queues joining paths takes time
             settings.mapped_file_size_consume_queue,
             maps,
             "mappedFileSizeConsumeQueue",
@@ -70,19 +77,20 @@ class ConsumeQueue:
         self.max_physical = -1
         self.flushed = 0
         self.is_dirty = False
+        self.held = 0
         self._tail: MappedFile | None = None
         self._prepared: memoryview | None = None  # kept until `append`, whatever other maps are needed
 
-    def prepare(self) -> None:
-        """Make room for one more entry, so that `append` cannot fail.
+    def prepare(self, held: int = 0) -> None:
+        """Make room for one more entry, behind those that are held, so that `append` cannot fail.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed, as with OSError.
             OSError: The next file could not be made.
         """
-        position = self.max_offset * ENTRY_SIZE
+        position = (self.max_offset + held) * ENTRY_SIZE
         tail = self._tail
-        if tail is None or position >= tail.base + tail.size:
+        if tail is None or not tail.base <= position < tail.base + tail.size:
             tail = self._open_tail(position)
         end = position - tail.base + ENTRY_SIZE
         if end > tail.allocated:
@@ -100,6 +108,33 @@ class ConsumeQueue:
         self.max_offset += 1
         self.max_physical = commit_log_offset + size
 
+    def prepare_run(self, count: int) -> bool:
+        """Make room for so many entries, so that `append_run` cannot fail; False if one file has none.
+
+        Raises:
+            StoreFull: The disk has no room. Nothing has changed, as with OSError.
+            OSError: The next file could not be made.
+        """
+        self.prepare()
+        tail = self._tail
+        assert tail is not None, "prepare() opens it"
+        end = (self.max_offset + count) * ENTRY_SIZE - tail.base
+        if end > tail.size:
+            return False
+        if end > tail.allocated:
+            tail.allocate(end, end)
+        return True
+
+    def append_run(self, entries: bytes, max_physical: int) -> None:
+        """Add entries from the number `max_offset` on, right after `prepare_run`."""
+        view, self._prepared = self._prepared, None
+        if view is None:
+            raise AssertionError("prepare_run() comes first")
+        position = self.max_offset * ENTRY_SIZE % self.files.file_size
+        view[position : position + len(entries)] = entries
+        self.max_offset += len(entries) // ENTRY_SIZE
+        self.max_physical = max_physical
+
     def fill_to(self, offset: int) -> None:
         """Take the numbers below ``offset`` for messages that are gone.
 
@@ -112,7 +147,7 @@ class ConsumeQueue:
         while self.max_offset < offset:
             self.prepare()
             self.append(0, FILLER_SIZE, 0)
-        self._find_max_physical()
+        self._find_max_physical(MappedFile.open)
 
     def entries(self, offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
         """Return commit log offset, size and tags code of messages: at most ``limit``, and of one file."""
@@ -128,6 +163,13 @@ class ConsumeQueue:
         """Return commit log offset, size and tags code of a message, None if there is no entry."""
         return next(self.entries(offset, 1), None)
 
+    def entry_size_at(self, offset: int) -> tuple[int, int]:
+        """Return commit log offset and size of any entry, a filler too; its file is mapped if that is one."""
+        commit_log_offset, size, _ = self._raw_entry(offset)
+        if size == FILLER_SIZE and (file := self.files.file_at(offset * ENTRY_SIZE)) is not None:
+            file.open()  # more of them follow
+        return commit_log_offset, size
+
     def next_file(self, offset: int) -> int:
         """Return the number of the first message in the file behind the one that holds ``offset``."""
         per_file = self.files.file_size // ENTRY_SIZE
@@ -141,43 +183,65 @@ class ConsumeQueue:
                 broker ended; the others will be made anew.
         """
         self.files.load()
-        self._tail = None
-        trusted = self._count(trusted_to)
+        data_of = cache(MappedFile.data)
+        trusted = self._count(trusted_to, data_of)
         self.min_offset = self.files.first // ENTRY_SIZE
-        behind = self.files.file_at(trusted * ENTRY_SIZE)
         doubtful = 0
-        if behind is not None and _is_trusted(
-            behind.data(), trusted - behind.base // ENTRY_SIZE, _EVERYTHING
-        ):
-            doubtful = self._count(_EVERYTHING) - trusted
-        self.cut_to(trusted)
+        if self._has_more(trusted * ENTRY_SIZE, data_of):
+            doubtful = max(0, self._count(_EVERYTHING, data_of) - trusted)
+            self.files.cut(trusted * ENTRY_SIZE)
+        self._end_at(trusted, data_of)
         return doubtful
 
-    def _count(self, trusted_to: int) -> int:
+    def _has_more(self, position: int, data_of: Callable[[MappedFile], memoryview]) -> bool:
+        """Whether anything but zeros is in the files from a position on."""
+        if self.files.end <= position:
+            return False
+        last = self.files.files[-1]
+        if last.base > position:
+            return True
+        rest = bytes(data_of(last)[position - last.base :])
+        return rest != bytes(len(rest))
+
+    def _count(self, trusted_to: int, data_of: Callable[[MappedFile], memoryview]) -> int:
         """Return the number after the last of the entries, without a gap, of messages before an offset.
 
         It is 0 if there are none, whatever the first file: those before it may have vanished.
         """
         files = self.files.files
-        number = bisect_left(files, True, key=lambda file: not _is_trusted(file.data(), 0, trusted_to))
+        number = bisect_left(files, True, key=lambda file: not _is_trusted(data_of(file), 0, trusted_to))
         if number == 0:
             return 0
-        data = files[number - 1].data()
+        data = data_of(files[number - 1])
         return files[number - 1].base // ENTRY_SIZE + bisect_left(
             range(len(data) // ENTRY_SIZE), True, key=lambda n: not _is_trusted(data, n, trusted_to)
         )
 
     def cut_to(self, max_offset: int) -> None:
         """Take back the entries from a number on."""
+        self.files.cut(max_offset * ENTRY_SIZE)
+        self._end_at(max_offset, MappedFile.open)
+
+    def _end_at(self, max_offset: int, data_of: Callable[[MappedFile], memoryview]) -> None:
         self.max_offset = max_offset
         self.min_offset = min(self.min_offset, max_offset)
         self.flushed = max_offset
-        self.files.cut(max_offset * ENTRY_SIZE)
         self._tail = None
-        self._find_max_physical()
+        self._find_max_physical(data_of)
+
+    def last_if_doubtful(self) -> tuple[int, int, int] | None:
+        """Return the last entry if it lies in two sectors, of which a crash may have left one: it may be any."""
+        position = (self.max_offset - 1) * ENTRY_SIZE
+        file = self.files.file_at(position)
+        if file is None or (position - file.base) % SECTOR_SIZE <= SECTOR_SIZE - ENTRY_SIZE:
+            return None
+        entry = self._raw_entry(self.max_offset - 1)
+        return entry if entry[1] != FILLER_SIZE else None
 
     def cut(self, commit_log_end: int) -> int:
         """Take back the entries of messages that do not end before an offset of the log; return how many."""
+        if self.max_physical <= commit_log_end:
+            return 0
         keep = self.max_offset
         while keep > self.min_offset and sum(self._raw_entry(keep - 1)[:2]) > commit_log_end:
             keep -= 1
@@ -190,7 +254,9 @@ class ConsumeQueue:
         """Begin with the first message that the log still has, or at the end if there is none."""
         low = max(self.files.first // ENTRY_SIZE, self.min_offset)
         numbers = range(low, self.max_offset)
-        self.min_offset = low + bisect_left(numbers, True, key=lambda n: self._is_kept(n, commit_log_first))
+        next_real = _NextReal(self)
+        first = low + bisect_left(numbers, True, key=lambda n: next_real(n)[1] >= commit_log_first)
+        self.min_offset = next_real(first)[0]
 
     def take_old_files(self) -> list[MappedFile]:
         """Take out the files all of whose messages the log has no more, but never the last."""
@@ -202,7 +268,7 @@ class ConsumeQueue:
     def remove(self) -> None:
         """Delete the queue."""
         while self.files.files:
-            self.files.take_first().remove()
+            self.files.remove_first()
         file_system = self.files.maps.file_system
         if file_system.size(self.files.directory) is not None:
             file_system.remove(self.files.directory)
@@ -223,22 +289,51 @@ class ConsumeQueue:
     def _raw_entry(self, offset: int) -> tuple[int, int, int]:
         file = self.files.file_at(offset * ENTRY_SIZE)
         assert file is not None, "numbers below max_offset are in files"
-        entry: tuple[int, int, int] = ENTRY.unpack_from(file.open(), offset * ENTRY_SIZE - file.base)
+        position = offset * ENTRY_SIZE - file.base
+        entry: tuple[int, int, int] = (
+            ENTRY.unpack_from(file.view, position)
+            if file.view is not None
+            else ENTRY.unpack(file.read(position, ENTRY_SIZE))
+        )
         return entry
 
-    def _is_kept(self, offset: int, commit_log_first: int) -> bool:
-        commit_log_offset, size, _ = self._raw_entry(offset)
-        return commit_log_offset >= commit_log_first and size != FILLER_SIZE
-
-    def _find_max_physical(self) -> None:
+    def _find_max_physical(self, data_of: Callable[[MappedFile], memoryview]) -> None:
         self.max_physical = -1
-        if self.files.file_at((self.max_offset - 1) * ENTRY_SIZE) is not None:
-            commit_log_offset, size, _ = self._raw_entry(self.max_offset - 1)
+        last = (self.max_offset - 1) * ENTRY_SIZE
+        file = self.files.file_at(last)
+        if file is not None:
+            commit_log_offset, size, _ = ENTRY.unpack_from(data_of(file), last - file.base)
             if size != FILLER_SIZE:
                 self.max_physical = commit_log_offset + size
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}…{self.max_offset})"
+
+
+class _NextReal:
+    """Finds the first entry at or behind a number that is no filler; a run of fillers is walked through once."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+        self._run = range(0)
+        self._behind_run = (0, -1)
+
+    def __call__(self, number: int) -> tuple[int, int]:
+        """Return that entry's number and commit log offset; the queue's end and -1 if there is none."""
+        queue, at = self._queue, number
+        found = (queue.max_offset, -1)
+        while at < queue.max_offset:
+            if at in self._run:
+                at, found = self._run.stop, self._behind_run
+                break
+            commit_log_offset, size = queue.entry_size_at(at)
+            if size != FILLER_SIZE:
+                found = (at, commit_log_offset)
+                break
+            at += 1
+        if at > number:
+            self._run, self._behind_run = range(number, at), found
+        return found
 
 
 def _is_trusted(data: memoryview, index: int, trusted_to: int) -> bool:

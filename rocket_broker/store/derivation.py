@@ -3,21 +3,17 @@
 import logging
 from collections.abc import Mapping
 
-from rocket_broker.store.commit_log import CommitLog, LogWalk
+from rocket_broker.store.commit_log import LogWalk
 from rocket_broker.store.consume_queue import ConsumeQueue
-from rocket_broker.store.index import Index
-from rocket_broker.store.queue_table import QueueTable
-from rocket_broker.store.settings import StoreSettings
+from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.errors import LocalProtocolError
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
-    PROPERTY_KEYS,
     PROPERTY_TAGS,
-    PROPERTY_UNIQUE_KEY,
-    decode_properties,
+    decode_stored_properties,
 )
-from rocket_remoting.record import RecordHeader
+from rocket_remoting.record import RecordHeader, record_size
 from rocket_remoting.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_NOT,
@@ -26,9 +22,12 @@ from rocket_remoting.sys_flag import (
 )
 from rocket_remoting.topics import SCHEDULE_TOPIC
 
-__all__ = ["Derivation"]
+__all__ = ["Derivation", "has_possible_number"]
 
 _log = logging.getLogger(__name__)
+
+_SMALLEST_RECORD = record_size(0, 1, 0)
+"""Before a message with the number n its queue has n records in the log."""
 
 
 class Derivation:
@@ -40,36 +39,28 @@ class Derivation:
         messages_indexed: Messages indexed so far.
     """
 
-    def __init__(
-        self,
-        settings: StoreSettings,
-        *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: Index,
-        makes_queues_from: int,
-    ) -> None:
+    def __init__(self, files: StoreFiles, makes_queues_from: int) -> None:
         self.makes_queues_from = makes_queues_from
         self.entries_added = 0
         self.messages_indexed = 0
-        self._settings = settings
-        self._commit_log = log
-        self._queues = queues
-        self._index = index
+        self._settings = files.settings
+        self._commit_log = files.log
+        self._queues = files.queues
+        self._index = files.index
         self._gap_seen = False
 
     def derive(self, record: RecordHeader) -> None:
         """Make a message's entries where they are missing."""
         transaction = transaction_value(record.sys_flag)
         queue = self._queue(record) if transaction in (TRANSACTION_NOT, TRANSACTION_COMMIT) else None
-        needs_entry = queue is not None and record.queue_offset >= queue.max_offset
+        needs_entry = queue is not None and _is_missing(queue, record)
         needs_index = (
             self._settings.message_index_enable
             and transaction != TRANSACTION_ROLLBACK
             and record.commit_log_offset > self._index.end_offset
         )
         if needs_entry or needs_index:
-            properties = decode_properties(record.properties)
+            properties = decode_stored_properties(record.properties)
             if queue is not None and needs_entry:
                 self._close_gap(queue, record)
                 self._add_entry(queue, record, properties)
@@ -78,6 +69,12 @@ class Derivation:
 
     def _queue(self, record: RecordHeader) -> ConsumeQueue | None:
         """Return the message's queue; None if its entries were on the disk, and it has been deleted."""
+        if not has_possible_number(record):  # the check sum is the body's only
+            _log.error(
+                "the message at %d is in no queue: it cannot be number %d of %s queue %d",
+                record.commit_log_offset, record.queue_offset, record.topic, record.queue_id,
+            )  # fmt: skip
+            return None
         queue = self._queues.find((record.topic, record.queue_id))
         if queue is None and record.commit_log_offset >= self.makes_queues_from:
             try:
@@ -93,7 +90,7 @@ class Derivation:
         """
         if record.queue_offset == queue.max_offset:
             return
-        if not self._gap_seen:
+        if record.queue_offset and not self._gap_seen:
             self._gap_seen = True
             _log.warning("%s: entries are missing, reading the whole commit log for them", queue)
             for earlier in LogWalk(
@@ -102,14 +99,14 @@ class Derivation:
                 if earlier.commit_log_offset >= record.commit_log_offset:
                     break
                 self._restore_entry(earlier)
-        queue.fill_to(record.queue_offset)
+        _end_before(queue, record)
 
     def _restore_entry(self, record: RecordHeader) -> None:
         if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
             queue = self._queues.find((record.topic, record.queue_id))
-            if queue is not None and record.queue_offset >= queue.max_offset:
-                queue.fill_to(record.queue_offset)
-                self._add_entry(queue, record, decode_properties(record.properties))
+            if queue is not None and has_possible_number(record) and _is_missing(queue, record):
+                _end_before(queue, record)
+                self._add_entry(queue, record, decode_stored_properties(record.properties))
 
     def _add_entry(self, queue: ConsumeQueue, record: RecordHeader, properties: Mapping[str, str]) -> None:
         queue.prepare()
@@ -125,12 +122,31 @@ class Derivation:
         return java_hash(tags) if tags else 0
 
     def _add_to_index(self, record: RecordHeader, properties: Mapping[str, str]) -> None:
-        hashes = self._index.prepare(
-            record.topic,
-            properties.get(PROPERTY_UNIQUE_KEY, ""),
-            properties.get(PROPERTY_KEYS, ""),
-            record.store_timestamp,
-        )
+        hashes = self._index.hashes_of(record.topic, properties)
         if hashes:
+            self._index.prepare(hashes, record.store_timestamp)
             self._index.put(hashes, record.commit_log_offset, record.store_timestamp)
             self.messages_indexed += 1
+
+
+def has_possible_number(record: RecordHeader) -> bool:
+    """Whether the log has had room for the messages that came before a message in its queue."""
+    return 0 <= record.queue_offset * _SMALLEST_RECORD <= record.commit_log_offset
+
+
+def _end_before(queue: ConsumeQueue, record: RecordHeader) -> None:
+    """Let the queue end where the message's entry comes."""
+    if queue.max_offset and record.queue_offset == 0:
+        queue.cut_to(0)
+    queue.fill_to(record.queue_offset)
+
+
+def _is_missing(queue: ConsumeQueue, record: RecordHeader) -> bool:
+    """Whether a message has no entry: it lies behind those that have one, and has the next number or a later one.
+
+    If it has the first number, those that have an entry were deleted with their topic, which was made anew. The log
+    has deleted messages, with numbers that the queue has not come to again: they lie before those that have an entry.
+    """
+    return record.commit_log_offset >= queue.max_physical and (
+        record.queue_offset >= queue.max_offset or record.queue_offset == 0
+    )

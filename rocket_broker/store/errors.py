@@ -14,9 +14,21 @@ A message that cannot be stored is no exception but a `PutStatus`: the sender is
 
 # ruff: noqa: N818 - a name that says what is the matter needs no suffix
 
+import errno
 from pathlib import Path
 
-__all__ = ["FileSizeMismatch", "StoreClosed", "StoreCorrupt", "StoreError", "StoreFull", "StoreLocked"]
+__all__ = [
+    "NO_ROOM",
+    "FileSizeMismatch",
+    "StoreClosed",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreLocked",
+]
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+"""The operating system's errors that say that the disk is full."""
 
 
 class StoreError(Exception):
@@ -27,13 +39,13 @@ class StoreLocked(StoreError):
     """Somebody else has the store open.
 
     Attributes:
-        path: The lock file.
+        path: What is locked.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, setting: str = "storePathRootDir") -> None:
         super().__init__(
             f"{path} is locked: another broker has this store open. "
-            "Stop it, or give this one a directory of its own (storePathRootDir)"
+            f"Stop it, or give this one a directory of its own ({setting})"
         )
         self.path = path
 
@@ -65,9 +77,10 @@ class FileSizeMismatch(StoreError):
     """
 
     def __init__(self, file: Path, size: int, expected: int, setting: str) -> None:
+        right = f"set {setting}={size}" if setting.isidentifier() else f"set {setting} as they were"
         super().__init__(
-            f"{file} has {size} bytes, {setting} says {expected}: "
-            f"set {setting}={size}, or use a new directory (storePathRootDir)"
+            f"{file} has {size} bytes, {setting} says {expected}: {right} if it was made so; "
+            "if it was cut short, mend it with: streamkit store repair"
         )
         self.file = file
         self.size = size

@@ -21,13 +21,17 @@ from typing import Protocol
 
 from rocket_broker.store.errors import StoreLocked
 
-__all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
+__all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
 
 PAGE_SIZE = 4096
 """Pages are counted by this, as in Apache's settings."""
+SECTOR_SIZE = 512
+"""So much a disk writes whole or not at all; many do so with more."""
 MAP_PAGE_SIZE = max(PAGE_SIZE, mmap.PAGESIZE)
 """A write to a map needs room for the whole page it is in."""
 
+_KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2
+"""Linux's flags of fallocate."""
 _MANY_FILES = 500
 """From so many files on it is quicker to sync all there is."""
 _MOST_MAPS = 16_384
@@ -54,7 +58,7 @@ class FileSystem(Protocol):
         """Return a file's size, None if there is no file."""
 
     def modified_ms(self, path: Path) -> int:
-        """Return when a file was last written, in milliseconds since 1970."""
+        """Return when a file was last written, in milliseconds since 1970; 0 if there is none."""
 
     def create(self, path: Path, size: int) -> None:
         """Make a file of zeros that takes no room on the disk yet. There must be none of this name."""
@@ -74,6 +78,12 @@ class FileSystem(Protocol):
     def read(self, path: Path, start: int, length: int) -> bytes:
         """Return bytes without mapping them: even to read a hole of a map may need room on the disk."""
 
+    def write(self, path: Path, start: int, data: memoryview) -> None:
+        """Write bytes that have room without mapping them; readers of maps see them. By any thread."""
+
+    def read_data(self, path: Path, most: int) -> bytes | None:
+        """Return a file's bytes up to where it has only zeros; None if they are more than ``most``."""
+
     def data_end(self, path: Path) -> int:
         """Return where the last page of a file ends that has data; behind it there are only zeros."""
 
@@ -90,10 +100,10 @@ class FileSystem(Protocol):
         """Do so for many files."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file or an empty directory; views of the file stay readable."""
+        """Remove a file, if it is there, or an empty directory; views of the file stay readable."""
 
     def lock(self, path: Path) -> FileLock:
-        """Lock a file, which is made if it is missing.
+        """Lock a directory, or a file, which is made if it is missing.
 
         Raises:
             StoreLocked: Somebody else has the lock.
@@ -120,7 +130,7 @@ class OsFileSystem:
 
     def names(self, path: Path) -> list[str]:
         try:
-            return sorted(entry.name for entry in path.iterdir())
+            return sorted(os.listdir(path))  # noqa: PTH208 - a path for each of ten thousand names takes time
         except (FileNotFoundError, NotADirectoryError):
             return []
 
@@ -131,7 +141,10 @@ class OsFileSystem:
             return None
 
     def modified_ms(self, path: Path) -> int:
-        return path.stat().st_mtime_ns // 1_000_000
+        try:
+            return path.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return 0
 
     def create(self, path: Path, size: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -169,6 +182,23 @@ class OsFileSystem:
         finally:
             os.close(descriptor)
 
+    def write(self, path: Path, start: int, data: memoryview) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            while data:
+                written = os.pwrite(descriptor, data, start)
+                data, start = data[written:], start + written
+        finally:
+            os.close(descriptor)
+
+    def read_data(self, path: Path, most: int) -> bytes | None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            end = _data_end(descriptor)
+            return os.pread(descriptor, end, 0) if end <= most else None
+        finally:
+            os.close(descriptor)
+
     def data_end(self, path: Path) -> int:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -184,8 +214,7 @@ class OsFileSystem:
             page_end = min(size, start - start % -MAP_PAGE_SIZE)
             rest = os.pread(descriptor, page_end - start, start)
             if rest.strip(b"\0") or _data_end(descriptor) > page_end:
-                os.ftruncate(descriptor, start)
-                os.ftruncate(descriptor, size)
+                _make_zeros(descriptor, start, size)
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
@@ -209,20 +238,27 @@ class OsFileSystem:
                 self.sync(path)
             return
         directories = set(self._unsynced_directories)
-        by_device = {path.stat().st_dev: path for path in paths if path.exists()}
-        for path in by_device.values():
-            _sync_file_system(path)
+        synced: set[int] = set()
+        for path in paths:
+            try:
+                device = path.stat().st_dev
+                if device not in synced:
+                    _sync_file_system(path)
+                    synced.add(device)
+            except FileNotFoundError:
+                pass  # removed meanwhile: nothing is left to keep
         self._unsynced_directories -= directories
 
     def remove(self, path: Path) -> None:
         if path.is_dir():
             path.rmdir()
         else:
-            path.unlink()
+            path.unlink(missing_ok=True)
+        self._unsynced_directories.discard(path)
         self._unsynced_directories.add(path.parent)
 
     def lock(self, path: Path) -> FileLock:
-        return _OsFileLock(path)
+        return _OsDirectoryLock(path) if path.is_dir() else _OsFileLock(path)
 
     def most_maps(self) -> int:
         # Each map of Python keeps a file descriptor, and the broker's connections need some too.
@@ -257,6 +293,23 @@ class _OsFileLock:
         os.close(self._descriptor)
 
 
+class _OsDirectoryLock:
+    """A lock on a directory itself, in which nothing is to lie but what belongs there."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as e:
+            if e.errno == errno.EAGAIN:
+                os.close(self._descriptor)
+                raise StoreLocked(path, "storePathCommitLog") from None
+            # A file system of a network may know locks of files only.
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
 def _allocate(descriptor: int, start: int, length: int) -> None:
     if sys.platform != "darwin":
         try:
@@ -279,6 +332,24 @@ def _data_end(descriptor: int) -> int:
         if e.errno != errno.ENXIO:  # there is no data behind
             raise
     return end
+
+
+def _make_zeros(descriptor: int, start: int, end: int) -> None:
+    """Make a hole of a file's last bytes."""
+    import ctypes
+
+    fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if fallocate is not None:
+        offsets = (ctypes.c_int64(start), ctypes.c_int64(end - start))
+        if fallocate(descriptor, _PUNCH_HOLE | _KEEP_SIZE, *offsets) == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINTR):
+            raise OSError(number, os.strerror(number))
+    # Where there is no such call, or a signal ended it. A process that is killed between these two leaves a short file,
+    # which no store takes for one of its own.
+    os.ftruncate(descriptor, start)
+    os.ftruncate(descriptor, end)
 
 
 def _sync_file_system(path: Path) -> None:

@@ -15,28 +15,25 @@ nobody knows which pages are on the disk, and asking again would not tell: the s
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocket_broker.store.checkpoint import Checkpoint, Mark
-from rocket_broker.store.commit_log import CommitLog
+from rocket_broker.store.checkpoint import Mark
 from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
-from rocket_broker.store.files import PAGE_SIZE, FileSystem
-from rocket_broker.store.index import Index
+from rocket_broker.store.files import PAGE_SIZE
 from rocket_broker.store.index_file import IndexFile
-from rocket_broker.store.queue_table import QueueTable
-from rocket_broker.store.settings import StoreSettings
+from rocket_broker.store.store_files import StoreFiles
 
-__all__ = ["Flusher"]
+__all__ = ["PAUSE_AFTER_FAILURE", "Flusher"]
 
 _log = logging.getLogger(__name__)
 
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 """The file to be flushed could not be opened: the disk was not asked, and may be asked again."""
 
-_PAUSE_AFTER_FAILURE = 0.1
+PAUSE_AFTER_FAILURE = 0.1
 
 
 @dataclass(slots=True)
@@ -62,27 +59,15 @@ class Flusher:
         is_awake: Whether it knows that there is something to do; `wake` tells it.
         is_broken: Whether the disk refused: nothing more must be stored.
         dirty_queues: Queues with entries that are not on the disk.
+        commit: Brings what is in the transient store pool into the log's files; None without a pool.
     """
 
-    def __init__(
-        self,
-        settings: StoreSettings,
-        file_system: FileSystem,
-        *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: Index,
-        checkpoint: Checkpoint,
-    ) -> None:
+    def __init__(self, files: StoreFiles) -> None:
         self.is_awake = False
         self.is_broken = False
         self.dirty_queues: set[ConsumeQueue] = set()
-        self._settings = settings
-        self._file_system = file_system
-        self._commit_log = log
-        self._queues = queues
-        self._index = index
-        self._checkpoint = checkpoint
+        self.commit: Callable[[], Awaitable[None]] | None = None
+        self._files = files
         self._threads: ThreadPoolExecutor | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._log_work = asyncio.Event()
@@ -99,7 +84,7 @@ class Flusher:
             asyncio.create_task(self._flush_log_often()),
             asyncio.create_task(self._flush_all_often()),
         ]
-        if self.dirty_queues or self._commit_log.flushed < self._commit_log.end:
+        if self.dirty_queues or self._files.log.flushed < self._files.log.committed:
             self.wake()
 
     async def stop(self) -> None:
@@ -126,14 +111,17 @@ class Flusher:
     async def wait_for(self, offset: int) -> bool:
         """Return whether the log is on the disk up to an offset; False when that takes too long, or fails."""
         try:
-            async with asyncio.timeout(self._settings.sync_flush_timeout / 1000):
-                while self._commit_log.flushed < offset and not self.is_broken:
-                    if self._round is None:
+            async with asyncio.timeout(self._files.settings.sync_flush_timeout / 1000):
+                while self._files.log.flushed < offset and not self.is_broken:
+                    if self.commit is not None and self._files.log.committed < offset:
+                        await self.commit()
+                    elif self._round is None:
                         self._round = asyncio.create_task(self._flush_log())
-                    await asyncio.shield(self._round)
+                    else:
+                        await asyncio.shield(self._round)
         except TimeoutError:
             return False
-        return self._commit_log.flushed >= offset
+        return self._files.log.flushed >= offset
 
     async def flush(self) -> None:
         """Bring to the disk what is stored now.
@@ -143,8 +131,8 @@ class Flusher:
         """
         unflushed = self._unflushed()
         await self._flush(unflushed, self._write)
-        if self._commit_log.flushed < unflushed.mark.offset or self.is_broken:
-            raise OSError(errno.EIO, "the disk refused a flush", str(self._settings.root))
+        if self._marked < unflushed.mark.offset or self.is_broken:
+            raise OSError(errno.EIO, "the disk refused a flush", str(self._files.settings.root))
 
     def flush_all(self) -> None:
         """Bring everything to the disk now, in this thread.
@@ -156,48 +144,51 @@ class Flusher:
         try:
             self._write(unflushed)
         except OSError as e:
-            self._failed(e)
+            self.failed(e)
             raise
         self._note(unflushed)
 
     async def _flush_log_often(self) -> None:
-        settings, log, loop = self._settings, self._commit_log, asyncio.get_running_loop()
+        settings, log, loop = self._files.settings, self._files.log, asyncio.get_running_loop()
         due = 0.0
         while not self.is_broken:
             await self._log_work.wait()
             await asyncio.sleep(settings.flush_interval_commit_log / 1000)
-            pages = log.end // PAGE_SIZE - log.flushed // PAGE_SIZE
+            pages = log.committed // PAGE_SIZE - log.flushed // PAGE_SIZE
             if pages >= settings.flush_commit_log_least_pages or loop.time() >= due:
-                await self.wait_for(log.end)
+                await self.wait_for(log.committed)
                 due = loop.time() + settings.flush_commit_log_thorough_interval / 1000
-            if log.flushed == log.end:
+            if log.flushed == log.committed:
                 self._log_work.clear()
                 self.is_awake = False
 
     async def _flush_all_often(self) -> None:
-        settings, log, loop = self._settings, self._commit_log, asyncio.get_running_loop()
+        settings, log, loop = self._files.settings, self._files.log, asyncio.get_running_loop()
         due = loop.time() + settings.flush_consume_queue_thorough_interval / 1000
         while not self.is_broken:
             await self._queue_work.wait()
             await asyncio.sleep(settings.flush_interval_consume_queue / 1000)
-            if loop.time() >= due or log.end - self._marked >= settings.flush_consume_queue_thorough_bytes:
+            if (
+                loop.time() >= due
+                or log.committed - self._marked >= settings.flush_consume_queue_thorough_bytes
+            ):
                 await self._flush(self._unflushed(), self._write)
                 due = loop.time() + settings.flush_consume_queue_thorough_interval / 1000
             else:
                 await self._flush(self._worth_flushing(), self._sync)
-            if self._marked == log.end:
+            if self._marked == log.committed:
                 self._queue_work.clear()
                 self.is_awake = False
 
     @property
     def _marked(self) -> int:
-        return self._checkpoint.mark.offset if self._checkpoint.mark is not None else 0
+        return self._files.checkpoint.mark.offset if self._files.checkpoint.mark is not None else 0
 
     async def _flush_log(self) -> None:
-        log = self._commit_log
-        unflushed = _Unflushed(Mark(log.end))
-        if log.end > log.flushed:
-            unflushed.paths = log.files.between(log.flushed, log.end)
+        log = self._files.log
+        unflushed = _Unflushed(Mark(log.committed))
+        if log.committed > log.flushed:
+            unflushed.paths = log.files.between(log.flushed, log.committed)
         await self._flush(unflushed, self._sync)
         self._round = None
 
@@ -212,54 +203,62 @@ class Flusher:
         try:
             await asyncio.get_running_loop().run_in_executor(self._threads, how, unflushed)
         except OSError as e:
-            self._failed(e)
-            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+            self.failed(e)
+            await asyncio.sleep(PAUSE_AFTER_FAILURE)
         else:
             self._note(unflushed)
 
-    def _failed(self, error: OSError) -> None:
-        if error.errno in _OUT_OF_FILES and not self._is_ending:
-            _log.error("%s: nothing can be flushed now, trying again: %s", self._settings.root, error)
+    def failed(self, error: OSError, *, is_final: bool = False) -> None:
+        """Note that the disk refused: nothing more must be stored, unless it was not even asked.
+
+        Args:
+            error: What it said.
+            is_final: Whether it will not be asked again.
+        """
+        if error.errno in _OUT_OF_FILES and not (is_final or self._is_ending):
+            _log.error("%s: nothing can be flushed now, trying again: %s", self._files.settings.root, error)
             return
         self.is_broken = True
-        _log.error("%s: the disk refused a flush, no more messages are taken: %s", self._settings.root, error)
+        _log.error(
+            "%s: the disk refused a flush, no more messages are taken: %s", self._files.settings.root, error
+        )
 
     def _unflushed(self) -> _Unflushed:
         """Return all that is not on the disk now."""
-        log = self._commit_log
-        mark = Mark(log.end, log.last_record, self._queues.max_physical)
-        unflushed = _Unflushed(mark, log.last_timestamp, self._index.end_timestamp)
-        if log.end > log.flushed:
-            unflushed.paths += log.files.between(log.flushed, log.end)
+        log = self._files.log
+        mark = Mark(log.committed, log.last_record, self._files.queues.max_physical)
+        unflushed = _Unflushed(mark, log.last_timestamp, self._files.index.end_timestamp)
+        if log.committed > log.flushed:
+            unflushed.paths += log.files.between(log.flushed, log.committed)
         for queue in self.dirty_queues:
             unflushed.add_queue(queue)
-        for file in self._index.dirty:
+        for file in self._files.index.dirty:
             unflushed.index_files.append((file, file.count))
             unflushed.paths.append(file.file.path)
         return unflushed
 
     def _worth_flushing(self) -> _Unflushed:
         """Return the queues that have enough new pages."""
-        unflushed = _Unflushed(Mark(self._commit_log.flushed))
-        pages = self._settings.flush_consume_queue_least_pages
+        unflushed = _Unflushed(Mark(self._files.log.flushed))
+        pages = self._files.settings.flush_consume_queue_least_pages
         for queue in self.dirty_queues:
             if queue.max_offset * ENTRY_SIZE // PAGE_SIZE - queue.flushed * ENTRY_SIZE // PAGE_SIZE >= pages:
                 unflushed.add_queue(queue)
         return unflushed
 
     def _sync(self, unflushed: _Unflushed) -> None:
-        self._file_system.sync_all(unflushed.paths)
+        self._files.file_system.sync_all(unflushed.paths)
 
     def _write(self, unflushed: _Unflushed) -> None:
         self._sync(unflushed)
-        self._checkpoint.advance(unflushed.mark, unflushed.log_timestamp, unflushed.index_timestamp)
+        self._files.checkpoint.advance(unflushed.mark, unflushed.log_timestamp, unflushed.index_timestamp)
 
     def _note(self, unflushed: _Unflushed) -> None:
-        log = self._commit_log
+        log = self._files.log
         log.flushed = max(log.flushed, unflushed.mark.offset)
         for queue, max_offset in unflushed.queues:
             queue.flushed = max(queue.flushed, max_offset)
             if queue.flushed == queue.max_offset:
                 queue.is_dirty = False
                 self.dirty_queues.discard(queue)
-        self._index.dirty -= {file for file, count in unflushed.index_files if file.count == count}
+        self._files.index.dirty -= {file for file, count in unflushed.index_files if file.count == count}

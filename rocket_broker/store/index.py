@@ -4,13 +4,19 @@ A message is indexed under ``topic#key`` for its unique key and each of its keys
 non-negative. Two keys can have one hash: who asks looks at the answer.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from rocket_broker.store.errors import FileSizeMismatch
-from rocket_broker.store.index_file import IndexFile
+from rocket_broker.store.index_file import EntryCheck, IndexFile, StoreTime
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 from rocket_broker.store.settings import StoreSettings
 from rocket_remoting.java_hash import java_hash
+from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+
+if TYPE_CHECKING:
+    from rocket_broker.store.index_run import IndexRun
 
 __all__ = ["Index"]
 
@@ -22,7 +28,8 @@ class Index:
 
     Attributes:
         files: The files, oldest first.
-        dirty: Files with entries that are not on the disk yet.
+        dirty: Files with changes that are not on the disk yet.
+        held: Entries that are made when their messages are committed (`committing`).
     """
 
     def __init__(self, settings: StoreSettings, maps: OpenMaps) -> None:
@@ -30,6 +37,7 @@ class Index:
         self._maps = maps
         self.files: list[IndexFile] = []
         self.dirty: set[IndexFile] = set()
+        self.held = 0
 
     def load(self) -> None:
         """Find the files.
@@ -61,22 +69,33 @@ class Index:
         """Store timestamp of the last message indexed."""
         return self.files[-1].end_timestamp if self.files else 0
 
-    def prepare(self, topic: str, unique_key: str, keys: str, now_ms: int) -> list[int]:
-        """Make room for a message's keys and return their hashes, for `put`.
+    def hashes(self, topic: str, unique_key: str, keys: str) -> list[int]:
+        """Return the hashes of a message's keys, of no more of them than a file has entries."""
+        hashes = [_key_hash(topic, key) for key in keys.split(" ") if key] if keys else []
+        if unique_key:
+            hashes.insert(0, _key_hash(topic, unique_key))
+        del hashes[self._settings.max_index_num - 1 :]
+        return hashes
+
+    def hashes_of(self, topic: str, properties: Mapping[str, str]) -> list[int]:
+        """Return those of a message with these properties."""
+        return self.hashes(topic, properties.get(PROPERTY_UNIQUE_KEY, ""), properties.get(PROPERTY_KEYS, ""))
+
+    def has_room(self, hashes: list[int]) -> bool:
+        """Whether the last file has entries left for hashes, behind those that are held."""
+        return not self.files or self.files[-1].has_room(self.held + len(hashes))
+
+    def prepare(self, hashes: list[int], now_ms: int, held: int = 0) -> None:
+        """Make room for the entries of a message, behind those that are held, so that `put` cannot fail.
 
         Raises:
             StoreFull: The disk has no room. Nothing has changed, as with OSError.
             OSError: The next file could not be made.
         """
-        hashes = [_key_hash(topic, key) for key in keys.split(" ") if key] if keys else []
-        if unique_key:
-            hashes.insert(0, _key_hash(topic, unique_key))
         if hashes:
-            del hashes[self._settings.max_index_num - 1 :]
-            if not self.files or not self.files[-1].has_room(len(hashes)):
+            if not self.files or not self.files[-1].has_room(held + len(hashes)):
                 self._add_file(now_ms)
-            self.files[-1].prepare(hashes)
-        return hashes
+            self.files[-1].prepare(hashes, held)
 
     def put(self, hashes: list[int], offset: int, timestamp: int) -> None:
         """Index a message under the hashes of its keys, right after `prepare`."""
@@ -84,6 +103,26 @@ class Index:
             file = self.files[-1]
             file.put(hashes, offset, timestamp)
             self.dirty.add(file)
+
+    def prepare_run(self, run: "IndexRun", now_ms: int) -> bool:
+        """Make the entries of a run and room for them, so that `put_run` cannot fail; False if the last file has none.
+
+        Raises:
+            StoreFull: The disk has no room. Nothing has changed, as with OSError.
+            OSError: The first file could not be made.
+        """
+        if not self.files:
+            self._add_file(now_ms)
+        if not self.files[-1].has_room(len(run)):
+            return False
+        self.files[-1].prepare_run(run, now_ms)
+        return True
+
+    def put_run(self, run: "IndexRun", timestamp: int) -> None:
+        """Index messages under their keys, right after `prepare_run`."""
+        file = self.files[-1]
+        file.put_run(run, timestamp)
+        self.dirty.add(file)
 
     def find(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
         """Return commit log offsets, newest first, of messages with a key stored between two times."""
@@ -96,12 +135,20 @@ class Index:
                 break
         return found
 
-    def cut(self, trusted_to: int) -> None:
-        """Take back what was indexed of messages at or behind an offset of the log, after a crash."""
-        while self.files and self.files[-1].begin_offset >= trusted_to:
-            self.files.pop().file.remove()
-        if self.files and self.files[-1].end_offset >= trusted_to:
-            self.files[-1].cut(trusted_to)
+    def cut(
+        self, trusted_to: int, is_right: EntryCheck, stored_at: StoreTime, *, after_crash: bool = False
+    ) -> None:
+        """Take back what was indexed of messages at or behind an offset of the log.
+
+        After a crash the header of the last file may be older than its slots, so these are looked at in any case.
+        """
+        while self.files and self.files[-1].begins_behind(trusted_to):
+            file = self.files.pop()
+            self.dirty.discard(file)
+            file.file.remove()
+        if self.files and (after_crash or self.files[-1].end_offset >= trusted_to):
+            self.files[-1].cut(trusted_to, is_right, stored_at)
+            self.dirty.add(self.files[-1])
 
     def remove_newer(self, timestamp: int) -> None:
         """Delete the files with messages stored after a time."""
@@ -120,10 +167,11 @@ class Index:
         return taken
 
     def _add_file(self, now_ms: int) -> None:
-        index_file = self._file(_file_name(now_ms))
-        while self._maps.file_system.size(index_file.file.path) is not None:
-            now_ms += 1
-            index_file = self._file(_file_name(now_ms))
+        name = _file_name(now_ms)
+        last = self.files[-1].file.path.name if self.files else ""
+        if last.isdecimal() and name <= last:  # the clock was set back, or this is the same millisecond
+            name = f"{int(last) + 1:017d}"
+        index_file = self._file(name)
         self._maps.create(index_file.file.path, index_file.file.size)
         if self.files:  # as with Apache's broker: until it has entries it begins where the last one ends
             index_file.begin_offset = index_file.end_offset = self.files[-1].end_offset

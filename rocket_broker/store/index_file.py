@@ -22,11 +22,23 @@ import struct
 import sys
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 
-__all__ = ["IndexFile", "file_size"]
+if TYPE_CHECKING:
+    from rocket_broker.store.index_run import IndexRun
+
+__all__ = ["EntryCheck", "IndexFile", "StoreTime", "file_size"]
+
+EntryCheck = Callable[[int, int], bool]
+"""Given an entry's hash and commit log offset, tells whether there is a message with such a key."""
+
+StoreTime = Callable[[int], int | None]
+"""Given a commit log offset, tells when the message there was stored; None if the log has none."""
 
 _HEADER = struct.Struct(">qqqqii")
 _SLOT = struct.Struct(">i")
@@ -76,23 +88,41 @@ class IndexFile:
         self.count = min(max(header[5], 1), self._capacity)
         self.file.written_to(self._position(self.count))
 
+    def begins_behind(self, offset: int) -> bool:
+        """Whether it was begun at or behind an offset of the log, or so late that its header says nothing yet."""
+        return self.count == 1 or self.begin_offset >= offset
+
     def has_room(self, number: int) -> bool:
         """Whether so many entries can be added."""
         return self.count + number <= self._capacity
 
-    def prepare(self, hashes: list[int]) -> None:
-        """Make room for entries, so that `put` cannot fail.
+    def prepare(self, hashes: list[int], held: int = 0) -> None:
+        """Make room for entries, behind so many that are held, so that `put` cannot fail.
 
         Raises:
             StoreFull: The disk has no room.
         """
+        self._make_room([self._slot_position(key_hash) for key_hash in hashes], held + len(hashes))
+
+    def prepare_run(self, run: "IndexRun", timestamp: int) -> None:
+        """Make the entries of a run and room for them, so that `put_run` cannot fail.
+
+        Raises:
+            StoreFull: The disk has no room.
+        """
+        view = self._make_room((_HEADER.size + run.slots * _SLOT.size).tolist(), len(run))
+        seconds = self._seconds(timestamp) if self.count > 1 else 0
+        run.prepare(view[_HEADER.size : self._entries_start], self.count, seconds)
+
+    def _make_room(self, slot_positions: Iterable[int], entries: int) -> memoryview:
         self._prepare_chunk(0)
-        for key_hash in hashes:
-            self._prepare_chunk(self._slot_position(key_hash) >> _CHUNK_BITS)
-        end = self._position(self.count + len(hashes))
+        for position in slot_positions:
+            self._prepare_chunk(position >> _CHUNK_BITS)
+        end = self._position(self.count + entries)
         if end > self.file.allocated:
             self.file.allocate(end, end - self._entries_start)
         self._prepared = self.file.open()
+        return self._prepared
 
     def put(self, hashes: list[int], offset: int, timestamp: int) -> None:
         """Add an entry for each hash, right after `prepare`."""
@@ -102,6 +132,29 @@ class IndexFile:
         for key_hash in hashes:
             self._put(view, key_hash, offset, timestamp)
         self._write_header(view)
+
+    def put_run(self, run: "IndexRun", timestamp: int) -> None:
+        """Add the entries of a run, right after `prepare_run`.
+
+        Slots come after the header: what they lead to is known then, if the process dies in between.
+        """
+        view, self._prepared = self._prepared, None
+        if view is None:
+            raise AssertionError("prepare_run() comes first")
+        first = self.count
+        if first == 1:
+            self.begin_timestamp, self.begin_offset = timestamp, run.first_offset
+        position = self._position(first)
+        view[position : position + len(run.entries)] = run.entries
+        self.slots_used += run.slots_begun
+        self.count = first + len(run)
+        self.end_timestamp, self.end_offset = timestamp, run.last_offset
+        self._write_header(view)
+        run.lead_to(view[_HEADER.size : self._entries_start])
+
+    def _seconds(self, timestamp: int) -> int:
+        """What an entry says of the time."""
+        return min(max((timestamp - self.begin_timestamp) // 1000, 0), _MOST_SECONDS)
 
     def _put(self, view: memoryview, key_hash: int, offset: int, timestamp: int) -> None:
         """Add an entry; a reader sees it when it is complete."""
@@ -113,8 +166,7 @@ class IndexFile:
         if not 0 < older < number:
             older = 0
             self.slots_used += 1
-        seconds = min(max((timestamp - self.begin_timestamp) // 1000, 0), _MOST_SECONDS)
-        _ENTRY.pack_into(view, self._position(number), key_hash, offset, seconds, older)
+        _ENTRY.pack_into(view, self._position(number), key_hash, offset, self._seconds(timestamp), older)
         _SLOT.pack_into(view, slot_position, number)
         self.count = number + 1
         self.end_timestamp, self.end_offset = timestamp, offset
@@ -151,24 +203,32 @@ class IndexFile:
             last, number = number, older  # a chain only leads to older entries: it can't run in circles
         return found
 
-    def cut(self, trusted_to: int) -> None:
+    def cut(self, trusted_to: int, is_right: EntryCheck, stored_at: StoreTime) -> None:
         """Take back the entries of messages at or behind an offset of the log, after a crash.
 
-        Any page written lately may be missing or not, so the slots that lead to entries taken back are given
-        the newest entry that is left to them.
+        Any sector written lately may be missing or not, so the slots that lead to entries taken back are given
+        the newest entry that is left to them. An entry in two sectors may be there in part. Behind the last entry that
+        is left there are only zeros then.
         """
         view = self.file.open()
         numbers = range(1, self.count)
         keep = 1 + bisect_left(
             numbers, True, key=lambda number: not self._is_trusted(view, number, trusted_to)
         )
+        if self._is_in_two_sectors(keep - 1) and not is_right(
+            *_ENTRY.unpack_from(view, self._position(keep - 1))[:2]
+        ):
+            keep -= 1
         slots = _ints(self.file.read(_HEADER.size, self._entries_start - _HEADER.size))
         lost = {slot for slot, number in enumerate(slots) if number >= keep} if max(slots) >= keep else set()
         newest = self._newest_of(lost, view, keep)
         for slot, number in newest.items():
             _SLOT.pack_into(view, _HEADER.size + slot * _SLOT.size, number)
         self.slots_used = len(slots) - slots.count(0) - sum(number == 0 for number in newest.values())
-        self._end_with(view, keep)
+        self._end_with(view, keep, stored_at)
+
+    def _is_in_two_sectors(self, number: int) -> bool:
+        return number > 0 and self._position(number) % SECTOR_SIZE > SECTOR_SIZE - _ENTRY.size
 
     def _newest_of(self, slots: set[int], view: memoryview, end: int) -> dict[int, int]:
         """Return the number of the newest entry before ``end`` of each of the slots, 0 where there is none."""
@@ -182,15 +242,19 @@ class IndexFile:
                     newest[key_hash % modulus] = number
         return newest
 
-    def _end_with(self, view: memoryview, count: int) -> None:
+    def _end_with(self, view: memoryview, count: int, stored_at: StoreTime) -> None:
         self.count = count
-        self.file.written_to(self._position(count))
         if count == 1:
             self.end_timestamp, self.end_offset = self.begin_timestamp, self.begin_offset
         else:
             _, offset, seconds, _ = _ENTRY.unpack_from(view, self._position(count - 1))
-            self.end_timestamp, self.end_offset = self.begin_timestamp + seconds * 1000, offset
+            if offset != self.end_offset:  # else the header is right, and an entry knows the seconds only
+                timestamp = stored_at(offset)
+                latest = self.begin_timestamp + seconds * 1000 + 999
+                self.end_timestamp, self.end_offset = latest if timestamp is None else timestamp, offset
         self._write_header(view)
+        # Once other messages have the offsets of those that are gone, their entries would look right.
+        self.file.clear(self._position(count))
 
     def _is_trusted(self, view: memoryview, number: int, trusted_to: int) -> bool:
         entry = _ENTRY.unpack_from(view, self._position(number))

@@ -13,13 +13,13 @@ import errno
 from collections import deque
 from pathlib import Path
 
-from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt, StoreFull
+from rocket_broker.store.errors import NO_ROOM, FileSizeMismatch, StoreCorrupt, StoreFull
 from rocket_broker.store.files import MAP_PAGE_SIZE, FileSystem
 
 __all__ = ["MappedFile", "MappedFileQueue", "OpenMaps"]
 
 _LARGEST_ALLOCATION = 1024 * 1024
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SMALL = 16 * 1024
 _TOO_MANY_MAPS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
@@ -46,7 +46,7 @@ class OpenMaps:
             self.file_system.make_directory(path.parent)
             self.file_system.create(path, size)
         except OSError as e:
-            if e.errno in _FULL:
+            if e.errno in NO_ROOM:
                 raise StoreFull(path) from e
             raise
 
@@ -124,7 +124,11 @@ class MappedFile:
         return self.maps.file_system.read(self.path, start, length)
 
     def data(self) -> memoryview:
-        """Return the bytes up to where the file has only zeros: no hole is touched (`FileSystem.read`)."""
+        """Return the bytes up to where the file has only zeros, to read: no hole is touched (`FileSystem.read`)."""
+        if self.view is None:  # of ten thousand queues with little in each, mapping them is what takes time
+            data = self.maps.file_system.read_data(self.path, _SMALL)
+            if data is not None:
+                return memoryview(data)
         return self.open()[: self.maps.file_system.data_end(self.path)]
 
     def allocate(self, end: int, ahead: int) -> None:
@@ -152,7 +156,7 @@ class MappedFile:
         try:
             self.maps.file_system.allocate(self.path, start, end - start)
         except OSError as e:
-            if e.errno in _FULL:
+            if e.errno in NO_ROOM:
                 raise StoreFull(self.path) from e
             raise
         return end
@@ -278,6 +282,11 @@ class MappedFileQueue:
         file = self.files.pop(0)
         file.close()
         return file
+
+    def remove_first(self) -> None:
+        """Remove the oldest file; it is still one of these if that fails."""
+        self.files[0].remove()
+        del self.files[0]
 
     def between(self, start: int, end: int) -> list[Path]:
         """Return the files that hold some of the bytes from ``start`` to ``end``."""

@@ -13,33 +13,36 @@ is stored with its entries, or refused.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from rocket_broker.store.checkpoint import Checkpoint
-from rocket_broker.store.commit_log import CommitLog
+from rocket_broker.store.committing import Committer, HeldMessage
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.errors import StoreClosed, StoreFull
 from rocket_broker.store.files import FileLock, FileSystem, OsFileSystem
 from rocket_broker.store.flush import Flusher
-from rocket_broker.store.index import Index
-from rocket_broker.store.mapped_file import OpenMaps
-from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
+from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoredRun, StoreMessage
 from rocket_broker.store.queue_reader import RecordFilter, read
-from rocket_broker.store.queue_table import QueueTable, check_names
+from rocket_broker.store.queue_table import check_names
 from rocket_broker.store.recovery import Recovery, RecoveryReport
 from rocket_broker.store.retention import Retention
 from rocket_broker.store.settings import FlushDiskType, StoreSettings
+from rocket_broker.store.store_files import StoreFiles
 from rocket_broker.store.time_search import offset_at, stored_at
 from rocket_remoting.clock import Clock
 from rocket_remoting.errors import LocalProtocolError
 from rocket_remoting.properties import MAX_PROPERTIES_LENGTH
 from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 
+if TYPE_CHECKING:
+    from rocket_broker.store.message_run import MessageRun
+
 __all__ = ["ArrivalListener", "MessageStore"]
 
 _log = logging.getLogger(__name__)
 
-ArrivalListener = Callable[[str, int, int, int, int], None]
-"""Called with topic, queue id, queue offset, tags code and store timestamp of a message that was stored."""
+ArrivalListener = Callable[[str, int, int, Sequence[int], int], None]
+"""Called with topic, queue id, the first one's queue offset, the tags code of each, and the store timestamp of
+messages that were stored one after the other."""
 
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK
 _IN_QUEUES = (TRANSACTION_NOT, TRANSACTION_COMMIT)
@@ -51,7 +54,7 @@ class MessageStore:
 
     Attributes:
         settings: What it was told.
-        arrival_listeners: Called for each message, in the step in which it is stored.
+        arrival_listeners: Told of each message, in the step in which it is stored.
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, file_system: FileSystem | None = None) -> None:
@@ -59,58 +62,40 @@ class MessageStore:
         self.arrival_listeners: list[ArrivalListener] = []
         self._clock = clock
         self._file_system = file_system if file_system is not None else OsFileSystem()
-        maps = OpenMaps(self._file_system, settings.max_open_maps)
-        self._commit_log = CommitLog(settings, maps)
-        self._queues = QueueTable(settings, maps)
-        self._index = Index(settings, maps)
-        self._checkpoint = Checkpoint(settings, self._file_system)
-        self._flusher = Flusher(
-            settings,
-            self._file_system,
-            log=self._commit_log,
-            queues=self._queues,
-            index=self._index,
-            checkpoint=self._checkpoint,
-        )
-        self._retention = Retention(
-            settings,
-            self._file_system,
-            clock,
-            log=self._commit_log,
-            queues=self._queues,
-            index=self._index,
-            flusher=self._flusher,
-        )
+        self._files = StoreFiles.of(settings, self._file_system)
+        self._commit_log = self._files.log
+        self._queues = self._files.queues
+        self._index = self._files.index
+        self._flusher = Flusher(self._files)
+        self._retention = Retention(self._files, self._flusher, clock)
+        self._committer: Committer | None = None
+        if self._commit_log.pool is not None:
+            self._committer = Committer(self._files, self._commit_log.pool, self._flusher, self._publish)
+            self._flusher.commit = self._committer.commit
         self._cleaning: asyncio.Task[None] | None = None
-        self._lock: FileLock | None = None
+        self._locks: list[FileLock] = []
         self._is_open = False
         self._is_full = False
 
     # Life
 
-    def load(self) -> RecoveryReport:
+    def load(self, on_progress: Callable[[], object] = lambda: None) -> RecoveryReport:
         """Open the store and bring it in order (`recovery`); messages can be put and got then.
+
+        Args:
+            on_progress: Called every few seconds while it takes long.
 
         Raises:
             StoreError: It is locked, corrupt, of other settings, or the disk is full.
             OSError: The file system refuses something else.
         """
-        recovery = Recovery(
-            self.settings,
-            self._file_system,
-            self._clock,
-            log=self._commit_log,
-            queues=self._queues,
-            index=self._index,
-            checkpoint=self._checkpoint,
-        )
+        recovery = Recovery(self._files, self._clock, on_progress)
         try:
             report = recovery.run()
         except BaseException:
-            if recovery.lock is not None:
-                recovery.lock.release()
+            recovery.give_up()
             raise
-        self._lock = recovery.lock
+        self._locks = recovery.locks
         for queue in self._queues:
             if queue.flushed < queue.max_offset:
                 self._note_dirty(queue)
@@ -126,6 +111,8 @@ class MessageStore:
         if not self._is_open:
             raise StoreClosed(self.settings.root)
         self._flusher.start()
+        if self._committer is not None:
+            self._committer.start()
         self._cleaning = asyncio.create_task(self._retention.run(), name=f"clean {self.settings.root}")
 
     async def stop(self) -> None:
@@ -136,13 +123,14 @@ class MessageStore:
         if self._cleaning is not None:
             self._cleaning.cancel()
             await asyncio.wait([self._cleaning])
+        if self._committer is not None:
+            await self._committer.stop()
         await self._flusher.stop()
         if not self._flusher.is_broken:
             self._file_system.remove(self.settings.abort_path)
             self._file_system.sync(self.settings.checkpoint_path)
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+        while self._locks:
+            self._locks.pop().release()
 
     # Storing
 
@@ -151,11 +139,9 @@ class MessageStore:
 
         A message refused leaves no trace.
         """
-        if not self._is_open or self._flusher.is_broken or self._retention.is_disk_full:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
-        log = self._commit_log
-        if log.end - log.flushed > self.settings.max_unflushed_bytes:
-            return PutResult(PutStatus.OS_PAGE_CACHE_BUSY)
+        refusal = self._refusal()
+        if refusal is not None:
+            return PutResult(refusal)
         if len(message.body) > self.settings.max_message_size:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         if len(message.properties) > MAX_PROPERTIES_LENGTH:
@@ -178,6 +164,44 @@ class MessageStore:
     def put_all(self, messages: Sequence[StoreMessage]) -> list[PutResult]:
         """Store messages one after the other."""
         return [self.put(message) for message in messages]
+
+    def put_run(self, run: "MessageRun") -> StoredRun | None:
+        """Store messages of one queue in one go, all or none.
+
+        None is no refusal: something is in the way, and `put` goes on message by message, or tells what it is.
+        """
+        if (
+            not self.takes_runs
+            or run.sys_flag & _TRANSACTION_BITS
+            or run.body_lengths.max() > self.settings.max_message_size
+            or run.properties_lengths.max() > MAX_PROPERTIES_LENGTH
+        ):
+            return None
+        now, tags_codes = self._clock.now_ms(), run.tags_codes.tolist()
+        try:
+            found = run.store_in(self._files, now)
+        except (LocalProtocolError, UnicodeError, OSError, StoreFull):
+            return None
+        if found is None:
+            return None
+        queue, stored = found
+        self._stored()
+        self._tell(queue, stored.queue_offset, tags_codes, now)
+        return stored
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether `put_run` may store a run now; otherwise it is not worth making one."""
+        return self._committer is None and not self._is_full and self._refusal() is None
+
+    def _refusal(self) -> PutStatus | None:
+        """Say why no message is taken now, whatever it is; None if messages are."""
+        if not self._is_open or self._flusher.is_broken or self._retention.is_disk_full:
+            return PutStatus.SERVICE_NOT_AVAILABLE
+        log = self._commit_log
+        if log.end - log.flushed > self.settings.max_unflushed_bytes:
+            return PutStatus.OS_PAGE_CACHE_BUSY
+        return None
 
     async def await_flush(self, result: PutResult) -> PutStatus:
         """Return the status of a message when its sender may be told.
@@ -204,7 +228,17 @@ class MessageStore:
         Raises:
             OSError: The disk refused.
         """
+        self.commit()
         self._flusher.flush_all()
+
+    def commit(self) -> None:
+        """Let readers and `query` see now what waits in the transient store pool.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        if self._committer is not None:
+            self._committer.commit_now()
 
     def _store(self, message: StoreMessage, now: int) -> PutResult:
         topic, queue_id, log = message.topic, message.queue_id, self._commit_log
@@ -218,41 +252,86 @@ class MessageStore:
             if not -_LONG <= message.tags_code < _LONG:
                 raise LocalProtocolError(f"tags code {message.tags_code} does not fit its field")
             queue = self._queues.find((topic, queue_id)) or self._queues.add(topic, queue_id)
-            queue.prepare()
-            queue_offset = queue.max_offset
+            queue.prepare(queue.held)
+            queue_offset = queue.max_offset + queue.held
         else:
             check_names(topic, queue_id)
         if transaction != TRANSACTION_ROLLBACK and self.settings.message_index_enable:
-            hashes = self._index.prepare(topic, message.unique_key, message.keys, now)
+            hashes = self._index.hashes(topic, message.unique_key, message.keys)
+            if self._committer is not None and not self._index.has_room(hashes):
+                self._committer.commit_now()  # held entries are the last file's
+            self._index.prepare(hashes, now, self._index.held)
 
         size = log.append(message, queue_offset, now)
 
-        offset = log.last_record
-        if hashes:
-            self._index.put(hashes, offset, now)
-        if queue is not None:
-            queue.append(offset, size, message.tags_code)
-            if not queue.is_dirty:
-                self._note_dirty(queue)
-        if not self._flusher.is_awake:
+        offset = log.end - size
+        if self._committer is None:
+            self._enter(queue, queue_offset, message.tags_code, hashes, offset, size, now)
+        else:
+            self._committer.hold(
+                HeldMessage(queue, queue_offset, message.tags_code, hashes, offset, size, now)
+            )
+        self._stored()
+        return PutResult(PutStatus.OK, offset, size, queue_offset, now, message.wait_store_ok)
+
+    def _stored(self) -> None:
+        """Take note that something was stored: readers have it, or the committer does."""
+        if self._committer is None and not self._flusher.is_awake:
             self._flusher.wake()
         if self._is_full:
             self._is_full = False
             _log.warning("the disk has room again, messages are taken")
-        if queue is not None and self.arrival_listeners:
-            self._call_listeners(message, queue_offset, now)
-        return PutResult(PutStatus.OK, offset, size, queue_offset, now, message.wait_store_ok)
+
+    def _enter(  # noqa: PLR0917 - made for every message; keywords cost
+        self,
+        queue: ConsumeQueue | None,
+        queue_offset: int,
+        tags_code: int,
+        hashes: list[int],
+        offset: int,
+        size: int,
+        now: int,
+    ) -> None:
+        """Make the entries of a message, for which there is room, and tell the listeners."""
+        if hashes:
+            self._index.put(hashes, offset, now)
+        if queue is not None:
+            queue.append(offset, size, tags_code)
+            self._tell(queue, queue_offset, (tags_code,), now)
+
+    def _tell(self, queue: ConsumeQueue, queue_offset: int, tags_codes: Sequence[int], now: int) -> None:
+        """Tell the flusher and the listeners of messages that have entries."""
+        if not queue.is_dirty:
+            self._note_dirty(queue)
+        for listener in self.arrival_listeners:
+            try:
+                listener(queue.topic, queue.queue_id, queue_offset, tags_codes, now)
+            except Exception:  # the messages are stored, whatever a listener makes of them
+                _log.exception("an arrival listener failed")
+
+    def _publish(self, held: HeldMessage) -> None:
+        """Let readers see a message that has just been committed.
+
+        Raises:
+            OSError: A file with its entries cannot be mapped now; nothing has changed.
+        """
+        if held.queue is not None:
+            held.queue.prepare()
+        self._index.prepare(held.hashes, held.store_timestamp)
+        self._commit_log.commit(held.offset + held.size, held.offset, held.store_timestamp)
+        self._enter(
+            held.queue,
+            held.queue_offset,
+            held.tags_code,
+            held.hashes,
+            held.offset,
+            held.size,
+            held.store_timestamp,
+        )
 
     def _note_dirty(self, queue: ConsumeQueue) -> None:
         queue.is_dirty = True
         self._flusher.dirty_queues.add(queue)
-
-    def _call_listeners(self, message: StoreMessage, queue_offset: int, now: int) -> None:
-        for listener in self.arrival_listeners:
-            try:
-                listener(message.topic, message.queue_id, queue_offset, message.tags_code, now)
-            except Exception:  # the message is stored, whatever a listener makes of it
-                _log.exception("an arrival listener failed")
 
     # Reading
 
@@ -309,7 +388,10 @@ class MessageStore:
         there.
         """
         if size is None:
-            return self._commit_log.record_at(commit_log_offset)
+            log = self._commit_log
+            if self._committer is not None and log.committed <= commit_log_offset < log.end:
+                self._committer.commit_now()  # a transaction may end, and be asked for, sooner than it is committed
+            return log.record_at(commit_log_offset)
         return self._commit_log.record(commit_log_offset, size)
 
     def last_message(self) -> memoryview | None:
@@ -396,6 +478,10 @@ class MessageStore:
             OSError: The disk refused.
         """
         return await self._retention.delete_before(before_ms)
+
+    def keep_files_as(self, settings: StoreSettings) -> None:
+        """Delete old files as these settings say from the next look on; nothing else in them counts."""
+        self._retention.settings = settings
 
     async def clean(self) -> int:
         """Delete what is due by hour and disk now and return how many files of the log; the store does it by itself.

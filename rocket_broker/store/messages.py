@@ -1,10 +1,11 @@
 """What goes into the store and what it answers."""
 
+from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
 
-__all__ = ["GetResult", "GetStatus", "PutResult", "PutStatus", "StoreMessage"]
+__all__ = ["GetResult", "GetStatus", "PutResult", "PutStatus", "StoreMessage", "StoredRun"]
 
 
 class StoreMessage(msgspec.Struct, gc=False):
@@ -77,6 +78,31 @@ class PutResult(msgspec.Struct, gc=False):
     wait_store_ok: bool = True
 
 
+class StoredRun(msgspec.Struct, gc=False):
+    """Where messages were stored that follow each other in one queue.
+
+    Attributes:
+        offsets: Where each one's record begins.
+        size: Length of all records.
+        last: The last message's result.
+    """
+
+    offsets: list[int]
+    size: int
+    last: PutResult
+
+    @classmethod
+    def of(cls, results: Sequence[PutResult]) -> "StoredRun":
+        """Return what the results of such messages say, all stored."""
+        offsets = [result.commit_log_offset for result in results]
+        return cls(offsets, sum([result.size for result in results]), results[-1])
+
+    @property
+    def queue_offset(self) -> int:
+        """The number of the first in the queue."""
+        return self.last.queue_offset - len(self.offsets) + 1
+
+
 class GetStatus(Enum):
     """What a read found; the words are Apache's."""
 
@@ -101,8 +127,6 @@ class GetResult(msgspec.Struct, gc=False):
         min_offset: First offset of the queue.
         max_offset: Offset the queue's next message will have.
         records: The records, as they lie in the commit log.
-        size: Their bytes.
-        queue_offsets: The number of each record in the queue.
     """
 
     status: GetStatus
@@ -110,5 +134,3 @@ class GetResult(msgspec.Struct, gc=False):
     min_offset: int
     max_offset: int
     records: list[memoryview] = []
-    size: int = 0
-    queue_offsets: list[int] = []

@@ -44,7 +44,6 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
         return _outside(offset, first, end)
     status = GetStatus.OFFSET_FOUND_NULL
     records: list[memoryview] = []
-    queue_offsets: list[int] = []
     total = 0
     next_offset = offset
     skip_to = 0
@@ -63,14 +62,13 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
                 status = GetStatus.NO_MATCHED_MESSAGE
             else:
                 records.append(record)
-                queue_offsets.append(next_offset)
                 total += size
         next_offset += 1
     if records:
         status = GetStatus.FOUND
     elif status is GetStatus.OFFSET_FOUND_NULL:
         next_offset = queue.next_file(offset)
-    return GetResult(status, next_offset, first, end, records, total, queue_offsets)
+    return GetResult(status, next_offset, first, end, records)
 
 
 def _outside(offset: int, first: int, end: int) -> GetResult:

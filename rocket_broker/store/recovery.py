@@ -1,6 +1,6 @@
 """How a store is opened, after an orderly end as after a crash.
 
-1.  The lock file is locked: nobody else has the store open.
+1.  The lock file is locked, and the directory of the log, which may be elsewhere: nobody else has the store open.
 2.  If there is no abort file the broker ended in order. The abort file is made.
 3.  The checkpoint is read: its mark, and Apache's timestamps.
 4.  The commit log's files are found.
@@ -8,10 +8,11 @@
     up to the mark, if the log is the one it was made for. Without a mark Apache's broker wrote the store, and
     after an orderly end all is trusted; after a crash what lies before the last file that was begun before
     the checkpoint's timestamps.
-6.  The consume queues are opened; entries of messages that are not trusted are taken back.
+6.  The consume queues are opened; entries of messages that are not trusted are taken back, and after a crash
+    those that a disk wrote in part.
 7.  The index is opened; likewise.
-8.  The log is read: from where trust ends, or from the last message that has a queue entry if later ones
-    should have one; in a store of Apache's that ended in order, from the third-last file; from its beginning
+8.  The log is read: from where trust ends, or from the last message that has a queue entry or is indexed if
+    later ones should; in a store of Apache's that ended in order, from the third-last file; from its beginning
     if the directory of the queues is missing. Record by record, as long as they are whole and their check
     sums right, queue entries and index entries are made where they are missing.
 9.  What follows the last whole record is cut off, from the log and from what was derived from it.
@@ -24,24 +25,28 @@ messages of the log, but for the queues of topics that were deleted.
 """
 
 import logging
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from rocket_broker.store.checkpoint import Checkpoint, Mark
-from rocket_broker.store.commit_log import CommitLog, LogWalk, is_blank
+from rocket_broker.store.checkpoint import Mark
+from rocket_broker.store.commit_log import LogWalk, is_blank
+from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.derivation import Derivation
-from rocket_broker.store.files import FileLock, FileSystem
-from rocket_broker.store.index import Index
-from rocket_broker.store.queue_table import QueueTable
-from rocket_broker.store.settings import StoreSettings
+from rocket_broker.store.files import FileLock
+from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.clock import Clock
 from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.record import peek_record
+from rocket_remoting.properties import decode_stored_properties
+from rocket_remoting.record import RecordHeader, peek_record
 
 __all__ = ["Recovery", "RecoveryReport"]
 
 _log = logging.getLogger(__name__)
 
 _EVERYTHING = 2**63 - 1
+_TELL_EVERY_MS = 5_000
+_RECORDS_BETWEEN_LOOKS = 1_000
 _FILES_READ = 3
 """So many of the last files are read after an orderly end, as Apache's brokers do."""
 
@@ -80,6 +85,8 @@ class RecoveryReport:
 
     def __str__(self) -> str:
         how = "stopped in order" if self.ended_in_order else "killed"
+        if self == RecoveryReport(milliseconds=self.milliseconds):
+            return f"the store is empty; {self.milliseconds} ms"
         parts = [
             f"the broker before was {how}",
             f"read {self.records} messages from {self.read_from} to the end at {self.end}",
@@ -97,29 +104,17 @@ class Recovery:
     """Opens the parts of a store. They are as the log says when `run` returns.
 
     Attributes:
-        lock: The lock, once it is held.
+        locks: The locks that are held.
     """
 
-    def __init__(
-        self,
-        settings: StoreSettings,
-        file_system: FileSystem,
-        clock: Clock,
-        *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: Index,
-        checkpoint: Checkpoint,
-    ) -> None:
-        self.lock: FileLock | None = None
-        self._settings = settings
-        self._file_system = file_system
+    def __init__(self, files: StoreFiles, clock: Clock, on_progress: Callable[[], object]) -> None:
+        self.locks: list[FileLock] = []
+        self._files = files
         self._clock = clock
-        self._commit_log = log
-        self._queues = queues
-        self._index = index
-        self._checkpoint = checkpoint
+        self._on_progress = on_progress
         self._report = RecoveryReport()
+        self._told_ms = 0
+        self._leaves_no_trace = False  # but the abort file
 
     def run(self) -> RecoveryReport:
         """Open the store.
@@ -128,20 +123,31 @@ class Recovery:
             StoreError: It is locked, corrupt, of other settings, or the disk is full.
             OSError: The file system refuses something else.
         """
-        begin = self._clock.now_ms()
-        report, log, queues, checkpoint = self._report, self._commit_log, self._queues, self._checkpoint
+        begin = self._told_ms = self._clock.now_ms()
+        report, log, queues, checkpoint = (
+            self._report,
+            self._files.log,
+            self._files.queues,
+            self._files.checkpoint,
+        )
+        settings, file_system = self._files.settings, self._files.file_system
         # 1.
-        self._file_system.make_directory(self._settings.root)
-        self.lock = self._file_system.lock(self._settings.lock_path)
+        for directory, locked in (
+            (settings.root, settings.lock_path),
+            (settings.commit_log_path, settings.commit_log_path),
+        ):
+            file_system.make_directory(directory)
+            self.locks.append(file_system.lock(locked))
         # 2.
-        aborted = self._file_system.size(self._settings.abort_path) is not None
+        aborted = file_system.size(settings.abort_path) is not None
         if not aborted:
-            self._file_system.create(self._settings.abort_path, 0)
-            self._file_system.sync(self._settings.abort_path)
+            file_system.create(settings.abort_path, 0)
+            self._leaves_no_trace = True
+            file_system.sync(settings.abort_path)
         # 3.
         checkpoint.load()
         report.ended_in_order = not aborted and not (
-            checkpoint.is_blank and self._file_system.names(self._settings.commit_log_path)
+            checkpoint.is_blank and file_system.names(settings.commit_log_path)
         )
         # 4.
         mark = checkpoint.mark
@@ -151,16 +157,21 @@ class Recovery:
             mark = None
         report.trusted_to = self._trusted_to(mark)
         # 6.
-        has_queues = self._file_system.size(self._settings.consume_queue_path) is not None
-        self._file_system.make_directory(self._settings.consume_queue_path)
+        has_queues = file_system.size(settings.consume_queue_path) is not None
+        file_system.make_directory(settings.consume_queue_path)
         report.entries_taken_back = queues.load(report.trusted_to)
+        if not report.ended_in_order:
+            self._take_back_torn_entries()
         # 7.
-        self._index.load()
+        self._files.index.load()
         if mark is not None or not log.files.files:
-            self._index.cut(report.trusted_to)
+            self._files.index.cut(
+                report.trusted_to, self._has_key, self._stored_at, after_crash=not report.ended_in_order
+            )
         elif not report.ended_in_order:
-            self._index.remove_newer(checkpoint.index_timestamp)
+            self._files.index.remove_newer(checkpoint.index_timestamp)
         # 8.
+        self._leaves_no_trace = False
         report.read_from = self._read_from(mark) if has_queues else log.first
         self._read(mark, makes_queues_from=report.trusted_to if has_queues else log.first)
         # 9.
@@ -178,14 +189,20 @@ class Recovery:
             )
         report.queues = len(queues)
         report.milliseconds = self._clock.now_ms() - begin
-        _log.log(
-            logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", self._settings.root, report
-        )
+        _log.log(logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report)
         return report
+
+    def give_up(self) -> None:
+        """Leave a store that could not be opened to others: as one that ended in order, if it was one until step 8."""
+        if self._leaves_no_trace:
+            with suppress(OSError):  # the next start reads more than it must
+                self._files.file_system.remove(self._files.settings.abort_path)
+        for lock in self.locks:
+            lock.release()
 
     def _fits(self, mark: Mark) -> bool:
         """Whether the log is the one that the mark was made for, and still reaches to it."""
-        log = self._commit_log
+        log = self._files.log
         if mark.offset == log.first:
             return True
         file = log.files.file_at(mark.last_record)
@@ -201,7 +218,7 @@ class Recovery:
         )
 
     def _trusted_to(self, mark: Mark | None) -> int:
-        files = self._commit_log.files.files
+        files = self._files.log.files.files
         if mark is not None or not files:
             return mark.offset if mark is not None else 0
         if self._report.ended_in_order:
@@ -211,61 +228,123 @@ class Recovery:
                 record = peek_record(file.data())
             except RemoteProtocolError:
                 continue
-            if 0 < record.store_timestamp <= self._checkpoint.recovery_timestamp:
+            if 0 < record.store_timestamp <= self._files.checkpoint.recovery_timestamp:
                 return file.base
         return files[0].base
 
+    def _take_back_torn_entries(self) -> None:
+        """Take back the last entry of a queue where a part of it reached the disk, and looks like a trusted one."""
+        for queue in self._files.queues:
+            entry = queue.last_if_doubtful()
+            if entry is not None and not self._is_whole(queue, entry):
+                queue.cut_to(queue.max_offset - 1)
+                self._report.entries_taken_back += 1
+
+    def _is_whole(self, queue: ConsumeQueue, last: tuple[int, int, int]) -> bool:
+        """Whether a queue's last entry is that of its message, which the log may have no more."""
+        log = self._files.log
+        if last[0] < log.first:
+            return last[0] > queue.entry_size_at(queue.max_offset - 2)[0]
+        record = log.record_at(last[0])
+        return record is not None and _leads_there(queue, last, peek_record(record))
+
+    def _has_key(self, key_hash: int, offset: int) -> bool:
+        """Whether the log has a message there with such a key, or may have had one."""
+        if offset < self._files.log.first:
+            return True
+        record = self._files.log.record_at(offset)
+        if record is None:
+            return False
+        header = peek_record(record)
+        return key_hash in self._files.index.hashes_of(
+            header.topic, decode_stored_properties(header.properties)
+        )
+
+    def _stored_at(self, offset: int) -> int | None:
+        """When the message there was stored, None if the log has none."""
+        record = self._files.log.record_at(offset)
+        return peek_record(record).store_timestamp if record is not None else None
+
     def _read_from(self, mark: Mark | None) -> int:
-        log, queues = self._commit_log, self._queues
+        log, queues = self._files.log, self._files.queues
         start = self._report.trusted_to
         if start == _EVERYTHING:
             files = log.files.files
             start = files[max(0, len(files) - _FILES_READ)].base
         is_complete = not len(queues) if mark is None else queues.max_physical >= mark.entries_to
-        return start if is_complete else max(log.first, min(start, queues.max_physical))
+        if not is_complete:
+            start = min(start, queues.max_physical)
+        if self._index_is_short():
+            start = min(start, self._files.index.end_offset)
+        return max(log.first, start)
+
+    def _index_is_short(self) -> bool:
+        """Whether messages were indexed, in files that are missing."""
+        found, wanted = self._files.index.end_timestamp, self._files.checkpoint.index_timestamp
+        return self._files.settings.message_index_enable and found < wanted
 
     def _read(self, mark: Mark | None, makes_queues_from: int) -> None:
         """Read the log to its end and make what is missing."""
-        log, report = self._commit_log, self._report
-        log.last_timestamp = self._checkpoint.log_timestamp
+        log, report = self._files.log, self._report
+        log.last_timestamp = self._files.checkpoint.log_timestamp
         if mark is not None:
             log.last_record = mark.last_record
-        derivation = Derivation(
-            self._settings,
-            log=log,
-            queues=self._queues,
-            index=self._index,
-            makes_queues_from=makes_queues_from,
-        )
+        derivation = Derivation(self._files, makes_queues_from)
         report.end = self._read_whole_records(report.read_from, derivation)
         if mark is not None and report.end < mark.offset:
             # What was whole on the disk is damaged. Those messages are lost, but not what follows them.
-            _log.error("%s at %d: %s", self._settings.commit_log_path, report.end, report.torn)
+            _log.error("%s at %d: %s", self._files.settings.commit_log_path, report.end, report.torn)
             report.end = self._read_whole_records(mark.offset, derivation)
         report.entries_added = derivation.entries_added
         report.messages_indexed = derivation.messages_indexed
 
     def _read_whole_records(self, start: int, derivation: Derivation) -> int:
         """Read up to the first record that is not whole and return where that is."""
-        log, report = self._commit_log, self._report
+        log, report = self._files.log, self._report
         walk = LogWalk(
             log,
             start,
-            check_crc=self._settings.check_crc_on_recover,
+            check_crc=self._files.settings.check_crc_on_recover,
             after_crash=not report.ended_in_order,
         )
         for record in walk:
             derivation.derive(record)
             report.records += 1
+            if report.records % _RECORDS_BETWEEN_LOOKS == 0:
+                self._tell_progress(walk.end)
             if record.commit_log_offset > log.last_record:
                 log.last_record, log.last_timestamp = record.commit_log_offset, record.store_timestamp
         report.torn = walk.torn
         return walk.end
 
+    def _tell_progress(self, reached: int) -> None:
+        """Say from time to time how far reading the log has come: it may take minutes."""
+        now = self._clock.now_ms()
+        if now - self._told_ms >= _TELL_EVERY_MS:
+            self._told_ms = now
+            self._on_progress()
+            first, end = self._report.read_from, self._files.log.files.end
+            _log.info(
+                "%s: opening the store, read %d of at most %d MiB of the commit log",
+                self._files.settings.root,
+                (reached - first) >> 20,
+                (end - first) >> 20,
+            )
+
     def _cut(self) -> None:
         """Leave nothing behind the last whole record."""
         end = self._report.end
-        self._report.files_deleted += self._commit_log.cut(end)
-        for queue in self._queues:
+        self._report.files_deleted += self._files.log.cut(end)
+        for queue in self._files.queues:
             self._report.entries_taken_back += queue.cut(end)
-        self._index.cut(end)
+        self._files.index.cut(end, self._has_key, self._stored_at)
+
+
+def _leads_there(queue: ConsumeQueue, entry: tuple[int, int, int], record: RecordHeader) -> bool:
+    """Whether the queue's last entry is that of a record."""
+    return (record.topic, record.queue_id, record.queue_offset, record.total_size) == (
+        queue.topic,
+        queue.queue_id,
+        queue.max_offset - 1,
+        entry[1],
+    )

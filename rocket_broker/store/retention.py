@@ -13,20 +13,18 @@ The last file is never deleted. Queues begin then with their first message that 
 count even if none is. Everything is brought to the disk first, so that no crash takes back by how much a queue
 was counted: what led to deleted messages cannot be made anew. Files are removed in a worker thread, where a gigabyte
 takes its time; who reads one of them just then keeps what he reads.
+
+A file that cannot be removed is tried again before any other: a hole between files would be taken for a loss.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import threading
 from datetime import UTC, datetime
 
-from rocket_broker.store.commit_log import CommitLog
-from rocket_broker.store.files import FileSystem
 from rocket_broker.store.flush import Flusher
-from rocket_broker.store.index import Index
 from rocket_broker.store.mapped_file import MappedFile
-from rocket_broker.store.queue_table import QueueTable
-from rocket_broker.store.settings import StoreSettings
+from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.clock import Clock
 
 __all__ = ["Retention"]
@@ -43,37 +41,27 @@ class Retention:
 
     Attributes:
         is_disk_full: Whether so little room is left that no message should be taken.
+        settings: How files are kept; may be others from one look to the next.
     """
 
-    def __init__(
-        self,
-        settings: StoreSettings,
-        file_system: FileSystem,
-        clock: Clock,
-        *,
-        log: CommitLog,
-        queues: QueueTable,
-        index: Index,
-        flusher: Flusher,
-    ) -> None:
+    def __init__(self, files: StoreFiles, flusher: Flusher, clock: Clock) -> None:
         self.is_disk_full = False
-        self._settings = settings
-        self._file_system = file_system
-        self._clock = clock
-        self._commit_log = log
-        self._queues = queues
-        self._index = index
+        self.settings = files.settings
+        self._files = files
         self._flusher = flusher
+        self._clock = clock
         self._deleting = asyncio.Lock()
+        self._taken: list[MappedFile] = []  # out of log, queues and index; still to be removed, in this order
+        self._removing = threading.Lock()
 
     async def run(self) -> None:
         """Look at age and disk from time to time, until cancelled."""
         while True:
-            await asyncio.sleep(self._settings.clean_resource_interval / 1000)
+            await asyncio.sleep(self.settings.clean_resource_interval / 1000)
             try:
                 await self.clean()
             except OSError as e:
-                _log.error("%s: old messages could not be deleted: %s", self._settings.root, e)
+                _log.error("%s: old messages could not be deleted: %s", self.settings.root, e)
 
     async def clean(self) -> int:
         """Delete what is due now and return how many files of the commit log that were.
@@ -81,7 +69,7 @@ class Retention:
         Raises:
             OSError: The disk refused.
         """
-        settings, now = self._settings, self._clock.now_ms()
+        settings, now = self.settings, self._clock.now_ms()
         used = self._used_percent()
         self._note_room(used)
         if settings.clean_file_forcibly_enable and used > settings.disk_space_clean_forcibly_ratio:
@@ -101,69 +89,70 @@ class Retention:
         return await self._delete(before_ms, "as asked")
 
     def _used_percent(self) -> float:
-        settings = self._settings
-        return max(map(self._file_system.used_percent, {settings.commit_log_path, settings.root}))
+        settings = self.settings
+        return max(map(self._files.file_system.used_percent, {settings.commit_log_path, settings.root}))
 
     def _note_room(self, used: float) -> None:
-        limit = self._settings.disk_space_warning_level_ratio
+        limit = self.settings.disk_space_warning_level_ratio
         was_full, self.is_disk_full = self.is_disk_full, used > limit
         if self.is_disk_full and not was_full:
             _log.error(
                 "%s: %.0f %% of the disk are used, over diskSpaceWarningLevelRatio=%d: messages are refused",
-                self._settings.root,
+                self.settings.root,
                 used,
                 limit,
             )
         elif was_full and not self.is_disk_full:
             _log.warning(
-                "%s: %.0f %% of the disk are used, messages are taken again", self._settings.root, used
+                "%s: %.0f %% of the disk are used, messages are taken again", self.settings.root, used
             )
 
     async def _delete(self, before_ms: int, why: str) -> int:
+        settings, log = self.settings, self._files.log
         async with self._deleting:
             deleted = 0
-            while deleted < self._settings.delete_file_batch_max and self._has_file_before(before_ms):
-                if not deleted:
-                    await self._flusher.flush()
-                elif self._settings.delete_commit_log_files_interval:
-                    await asyncio.sleep(self._settings.delete_commit_log_files_interval / 1000)
-                file = self._commit_log.take_first_file(before_ms)
-                if file is None:
-                    break
-                deleted += 1
-                await _remove([file])
+            await self._remove_taken()
+            try:
+                while deleted < settings.delete_file_batch_max and log.has_file_before(before_ms):
+                    if not deleted:
+                        await self._flusher.flush()
+                    elif settings.delete_commit_log_files_interval:
+                        await asyncio.sleep(settings.delete_commit_log_files_interval / 1000)
+                    deleted += 1
+                    self._taken.append(log.files.take_first())
+                    await self._remove_taken()
+            except OSError:
+                if deleted:
+                    await self._follow()
+                raise
             if deleted:
                 await self._follow()
                 _log.info(
                     "%s: deleted %d files of the commit log (%s); it begins at %d now",
-                    self._settings.root,
+                    settings.root,
                     deleted,
                     why,
-                    self._commit_log.first,
+                    log.first,
                 )
             return deleted
 
-    def _has_file_before(self, before_ms: int) -> bool:
-        files = self._commit_log.files.files
-        return len(files) > 1 and self._file_system.modified_ms(files[0].path) < before_ms
-
     async def _follow(self) -> None:
         """Let queues and index begin where the log does."""
-        first = self._commit_log.first
-        old: list[MappedFile] = []
-        for number, queue in enumerate(self._queues, 1):
+        first = self._files.log.first
+        for number, queue in enumerate(self._files.queues, 1):
             queue.correct_min_offset(first)
-            old += queue.take_old_files()
+            self._taken += queue.take_old_files()
             if number % _QUEUES_IN_ONE_GO == 0:
                 await asyncio.sleep(0)
-        old += self._index.take_before(first)
-        await _remove(old)
+        self._taken += self._files.index.take_before(first)
+        await self._remove_taken()
 
+    async def _remove_taken(self) -> None:
+        if self._taken:
+            await asyncio.get_running_loop().run_in_executor(None, self._remove_in_order)
 
-async def _remove(files: Sequence[MappedFile]) -> None:
-    def remove() -> None:
-        for file in files:
-            file.remove()
-
-    if files:
-        await asyncio.get_running_loop().run_in_executor(None, remove)
+    def _remove_in_order(self) -> None:
+        with self._removing:  # who was cancelled has left a thread that goes on
+            while self._taken:
+                self._taken[0].remove()
+                del self._taken[0]

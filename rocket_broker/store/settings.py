@@ -31,6 +31,13 @@ class StoreSettings:
         flush_interval_commit_log: Time between looks whether the commit log is worth a flush.
         flush_commit_log_least_pages: So many new pages of 4 KiB make it worth it.
         flush_commit_log_thorough_interval: After this time a single new byte does.
+        transient_store_pool_enable: Let messages wait in memory until they are committed to the log's files. Who
+            kills the broker loses what was not: use with ASYNC_FLUSH only, as Apache's brokers do.
+        transient_store_pool_size: Most files of the log that may wait in memory at once.
+        fast_fail_if_no_buffer_in_store_pool: Refuse messages when that many wait; else a file is written at once.
+        commit_interval_commit_log: Time between looks whether there is enough to commit.
+        commit_commit_log_least_pages: So many new pages of 4 KiB make it enough.
+        commit_commit_log_thorough_interval: After this time a single new byte does.
         flush_interval_consume_queue: As above, for the consume queues.
         flush_consume_queue_least_pages: As above, for one consume queue.
         flush_consume_queue_thorough_interval: After this time all queues and indexes are flushed; recovery
@@ -67,6 +74,12 @@ class StoreSettings:
     flush_interval_commit_log: int = 500
     flush_commit_log_least_pages: int = 4
     flush_commit_log_thorough_interval: int = 10_000
+    transient_store_pool_enable: bool = False
+    transient_store_pool_size: int = 5
+    fast_fail_if_no_buffer_in_store_pool: bool = False
+    commit_interval_commit_log: int = 200
+    commit_commit_log_least_pages: int = 4
+    commit_commit_log_thorough_interval: int = 200
     flush_interval_consume_queue: int = 1_000
     flush_consume_queue_least_pages: int = 2
     flush_consume_queue_thorough_interval: int = 60_000
@@ -90,6 +103,11 @@ class StoreSettings:
     disk_space_clean_forcibly_ratio: int = 85
     clean_file_forcibly_enable: bool = True
     disk_space_warning_level_ratio: int = 90
+
+    @property
+    def uses_store_pool(self) -> bool:
+        """Whether messages wait in memory: never when their senders wait for the disk."""
+        return self.transient_store_pool_enable and self.flush_disk_type is FlushDiskType.ASYNC_FLUSH
 
     @property
     def commit_log_path(self) -> Path:

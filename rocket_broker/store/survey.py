@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocket_broker.store.consume_queue import ENTRY, ENTRY_SIZE, FILLER_SIZE
+from rocket_broker.store.derivation import has_possible_number
 from rocket_broker.store.errors import StoreError
 from rocket_broker.store.files import OsFileSystem
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import PROPERTY_TAGS, decode_properties
+from rocket_remoting.properties import PROPERTY_TAGS, decode_stored_properties
 from rocket_remoting.record import (
     BLANK_MAGIC,
     MAGIC_V1,
@@ -54,8 +55,8 @@ class StoreLayout:
     Attributes:
         root: The store's directory.
         log: The commit log's files, in order.
-        log_file_size: Size of each; 0 when there is none.
-        queue_file_size: Size of a consume queue file; 0 when there is none.
+        log_file_size: Size of each that was not cut short; 0 when there is none.
+        queue_file_size: The same of a consume queue file; 0 when there is none.
         index: The index files, in order.
     """
 
@@ -76,14 +77,31 @@ class StoreLayout:
         if not directory.is_dir():
             raise StoreError(f"{root} holds no store: there is no directory {directory.name} in it")
         log = _numbered(directory)
-        queue = next((file for file in (root / "consumequeue").glob("*/*/*") if _is_number(file)), None)
+        queues = filter(_is_number, (root / "consumequeue").glob("*/*/*"))
         return cls(
             root,
             log,
-            log[0].stat().st_size if log else 0,
-            queue.stat().st_size if queue is not None else 0,
+            max(map(_size, log), default=0),
+            max(map(_size, queues), default=0),
             tuple(sorted((root / "index").glob("[0-9]*"))),
         )
+
+    def short_files(self) -> list[Path]:
+        """Return the files of the log that are shorter than others: something cut them.
+
+        The last one may be empty: a broker that was killed when it had just made it leaves that.
+        """
+        sizes = {file: file.stat().st_size for file in self.log}
+        short = [file for file, size in sizes.items() if size < self.log_file_size]
+        return short[:-1] if short and short[-1] == self.log[-1] and not sizes[short[-1]] else short
+
+    def missing_files(self) -> list[Path]:
+        """Return the files of the log that should be between others."""
+        if not self.log or not self.log_file_size:
+            return []
+        there = {int(file.name) for file in self.log}
+        bases = range(min(there), max(there), self.log_file_size)
+        return [self.log[0].with_name(f"{base:020d}") for base in bases if base not in there]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +130,15 @@ class Survey:
         end: Offset behind its last record.
         records: Whole records.
         damages: Bytes that hold none.
+        damaged_properties: Where the records are whose properties are no UTF-8. They are delivered as Java reads them,
+            and no repair knows better.
+        short_files: Names of the log's files that were cut short.
+        missing_files: Names of files that should be between others of the log.
         queues: Consume queues.
         entries: Entries that lead to their record.
         missing_entries: Messages without their entry, or with a wrong one.
         missing: Some of them: topic, queue id and queue offset.
+        deleted: Messages of topics that were deleted, or made anew since: they have no entries.
         foreign_entries: Entries, among those the log should have records for, without a record.
         index_files: Files of the index.
     """
@@ -124,39 +147,87 @@ class Survey:
     end: int = 0
     records: int = 0
     damages: list[Damage] = field(default_factory=list)
+    damaged_properties: list[int] = field(default_factory=list)
+    short_files: list[str] = field(default_factory=list)
+    missing_files: list[str] = field(default_factory=list)
     queues: int = 0
     entries: int = 0
     missing_entries: int = 0
     missing: list[tuple[str, int, int]] = field(default_factory=list)
+    deleted: int = 0
     foreign_entries: int = 0
     index_files: int = 0
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong but perhaps a torn end, which the next start of a broker cuts off."""
+        """Whether nothing is wrong that can be repaired; a torn end the next start of a broker cuts off."""
         return not (
-            self.missing_entries or self.foreign_entries or any(not damage.is_end for damage in self.damages)
+            self.short_files
+            or self.missing_files
+            or self.missing_entries
+            or self.foreign_entries
+            or any(not damage.is_end for damage in self.damages)
         )
 
 
 def read_log(
     layout: StoreLayout, *, progress: _Progress | None = None
 ) -> Iterator[tuple[RecordHeader, memoryview] | Damage]:
-    """Yield each whole record with its bytes, and the damage between them, in the order of the log."""
-    written = [path for path in layout.log if path.stat().st_size]
+    """Yield each whole record with its bytes, and the damage between them, in the order of the log.
+
+    A broker that has the store open may delete files meanwhile: those are left out.
+    """
+    written = [path for path in layout.log if _size(path)]
     while written and _is_unwritten(_map(written[-1]), 0):  # made ahead of need, as Apache's broker does
         written.pop()
     for path in written:
-        yield from _read_file(path, int(path.name), is_last=path == written[-1], progress=progress)
+        try:
+            data = _map(path)
+        except FileNotFoundError:
+            continue
+        yield from _read_file(data, int(path.name), is_last=path == written[-1], progress=progress)
 
 
-def survey(layout: StoreLayout, progress: _Progress | None = None) -> Survey:
-    """Read the whole log and compare the queues with it."""
-    found = Survey(index_files=len(layout.index))
+@dataclass(slots=True)
+class _Expected:
+    """What the log says of a queue."""
+
+    low: int
+    high: int = 0
+    count: int = 0
+    entries: int = 0
+    missing: list[int] = field(default_factory=list)
+
+    def add(self, offset: int, *, has_entry: bool) -> None:
+        self.high = max(self.high, offset + 1)
+        self.count += 1
+        self.entries += has_entry
+        if not has_entry and len(self.missing) < _MOST_DETAILS:
+            self.missing.append(offset)
+
+
+def survey(
+    layout: StoreLayout,
+    progress: _Progress | None = None,
+    exists: Callable[[str], bool] = lambda topic: True,
+) -> Survey:
+    """Read the whole log and compare the queues with it.
+
+    Args:
+        layout: The store's files.
+        progress: Called now and then.
+        exists: Tells whether there is a topic: the log has the messages of those that were deleted, too.
+    """
+    found = Survey(
+        short_files=[file.name for file in layout.short_files()],
+        missing_files=[file.name for file in layout.missing_files()],
+        index_files=len(layout.index),
+    )
     if layout.log:
         found.first = found.end = int(layout.log[0].name)
-    queues = QueueFiles(layout)
-    expected: dict[tuple[str, int], tuple[int, int, int]] = {}
+    queues = QueueFiles(layout.root / "consumequeue", layout.queue_file_size)
+    expected: dict[tuple[str, int], _Expected] = {}
+    made_anew = set[str]()
     for item in read_log(layout, progress=progress):
         if isinstance(item, Damage):
             found.damages.append(item)
@@ -164,31 +235,43 @@ def survey(layout: StoreLayout, progress: _Progress | None = None) -> Survey:
         record, _ = item
         found.records += 1
         found.end = record.commit_log_offset + record.total_size
+        if not _is_text(record.properties):
+            found.damaged_properties.append(record.commit_log_offset)
         if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
             key = record.topic, record.queue_id
-            low, high, count = expected.get(key, (record.queue_offset, 0, 0))
-            expected[key] = low, max(high, record.queue_offset + 1), count + 1
-            if not queues.has(record):
-                found.missing_entries += 1
-                if len(found.missing) < _MOST_DETAILS:
-                    found.missing.append((*key, record.queue_offset))
-            else:
-                found.entries += 1
+            if record.queue_offset == 0 and key in expected:
+                found.deleted += expected.pop(key).count
+                made_anew.add(record.topic)
+            of_queue = expected.setdefault(key, _Expected(record.queue_offset))
+            of_queue.add(record.queue_offset, has_entry=queues.has(record))
     names = queues.names()
     found.queues = len(names)
+    for name in expected.keys() - {*names}:
+        if name[0] in made_anew or not exists(name[0]):
+            found.deleted += expected.pop(name).count
+    for name, of_queue in expected.items():
+        found.entries += of_queue.entries
+        found.missing_entries += of_queue.count - of_queue.entries
+        found.missing += ((*name, offset) for offset in of_queue.missing)
+    del found.missing[_MOST_DETAILS:]
     for name in names:
-        low, high, count = expected.get(name, (0, 0, 0))
-        lost = high - low - count  # of messages in damaged bytes
-        found.foreign_entries += max(0, queues.count(name, found.first) - count - lost)
+        of_queue = expected.get(name, _Expected(0))
+        lost = of_queue.high - of_queue.low - of_queue.count  # of messages in damaged bytes
+        found.foreign_entries += max(0, queues.count(name, found.first) - of_queue.count - lost)
     return found
 
 
 class QueueFiles:
-    """The consume queues' files, read as they are."""
+    """The consume queues' files, read as they are.
 
-    def __init__(self, layout: StoreLayout) -> None:
-        self._root = layout.root / "consumequeue"
-        self._file_size = layout.queue_file_size
+    Args:
+        root: The directory of the queues.
+        file_size: Size of a file.
+    """
+
+    def __init__(self, root: Path, file_size: int) -> None:
+        self._root = root
+        self._file_size = file_size
         self._maps = OpenMaps(_ReadOnlyFileSystem())
         self._files: dict[tuple[str, int, int], MappedFile | None] = {}
 
@@ -241,6 +324,13 @@ class _ReadOnlyFileSystem(OsFileSystem):
         return _map(path)
 
 
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def _map(path: Path) -> memoryview:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -255,14 +345,21 @@ def _entries(file: MappedFile) -> memoryview:
 
 
 def _tags_code(record: RecordHeader) -> int:
-    tags = decode_properties(record.properties).get(PROPERTY_TAGS)
+    tags = decode_stored_properties(record.properties).get(PROPERTY_TAGS)
     return java_hash(tags) if tags else 0
 
 
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _read_file(
-    path: Path, base: int, *, is_last: bool, progress: _Progress | None
+    data: memoryview, base: int, *, is_last: bool, progress: _Progress | None
 ) -> Iterator[tuple[RecordHeader, memoryview] | Damage]:
-    data = _map(path)
     position, size = 0, len(data)
     while position < size:
         if progress is not None:
@@ -290,6 +387,8 @@ def _record_at(data: memoryview, position: int, base: int) -> RecordHeader | str
         return str(e)
     if record.commit_log_offset != base + position:
         return f"the record says it is at {record.commit_log_offset}"
+    if not has_possible_number(record):
+        return f"the record says it is number {record.queue_offset} of its queue"
     body = data[record.body_position : record.body_position + record.body_length]
     if body_crc32(body) != record.body_crc:
         return "the body does not agree with its check sum"

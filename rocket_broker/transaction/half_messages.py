@@ -25,7 +25,7 @@ from rocket_remoting.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
-    decode_properties,
+    decode_stored_properties,
 )
 from rocket_remoting.record import decode_record, peek_record
 from rocket_remoting.sys_flag import (
@@ -123,7 +123,7 @@ class HalfMessages:
         return MessageExt(
             header.topic,
             b"",
-            properties=decode_properties(header.properties),
+            properties=decode_stored_properties(header.properties),
             queue_id=header.queue_id,
             queue_offset=header.queue_offset,
             commit_log_offset=commit_log_offset,

@@ -9,6 +9,7 @@ One bit for each half message from the first pending one on: a million of them a
 I/O; `half_messages` tells what the op queue says.
 """
 
+import re
 from array import array
 from collections.abc import Iterable
 
@@ -18,6 +19,8 @@ MOST_MOVES = 100_000
 """Half messages stored anew whose earlier offsets are known. Of those beyond, only the latest offset counts."""
 
 _TRIM_BYTES = 4096
+_ALL_ENDED = 0xFF
+_NOT_ALL_ENDED = re.compile(rb"[^\xff]")
 
 
 class PendingHalves:
@@ -74,15 +77,14 @@ class PendingHalves:
 
     def advance(self, end: int) -> int:
         """Move `first` to the next pending half message, at most to the queue's end, and return it."""
-        while self.first < end and not self.is_pending(self.first):
-            self._step()
+        if self.first < end:
+            self._begin_at(min(self._next_pending(), end))
         return self.first
 
     def skip(self, to: int) -> None:
         """Move `first` there: what was before does not exist any more."""
-        while self.first < to:
-            self._mark(self.first)
-            self._step()
+        if self.first < to:
+            self._begin_at(to)
 
     @property
     def op_offset(self) -> int:
@@ -105,11 +107,26 @@ class PendingHalves:
             self._ended.extend(bytes(byte + 1 - len(self._ended)))
         self._ended[byte] |= 1 << (index & 7)
 
-    def _step(self) -> None:
-        self.first += 1
-        if self.first - self._origin >= _TRIM_BYTES * 8:
-            del self._ended[:_TRIM_BYTES]
-            self._origin += _TRIM_BYTES * 8
+    def _next_pending(self) -> int:
+        """Return the first offset from `first` on that has not ended: millions that have are passed over at once."""
+        byte, bit = divmod(self.first - self._origin, 8)
+        if byte >= len(self._ended):
+            return self.first
+        bits = self._ended[byte] | (1 << bit) - 1
+        if bits == _ALL_ENDED:
+            found = _NOT_ALL_ENDED.search(self._ended, byte + 1)
+            byte = found.start() if found is not None else len(self._ended)
+            bits = self._ended[byte] if found is not None else 0
+        lowest_zero = ~bits & bits + 1
+        return self._origin + byte * 8 + lowest_zero.bit_length() - 1
+
+    def _begin_at(self, first: int) -> None:
+        """Move `first` there, and give up the bits before it, a block at a time."""
+        self.first = first
+        blocks = (first - self._origin) // (_TRIM_BYTES * 8)
+        if blocks:
+            del self._ended[: blocks * _TRIM_BYTES]
+            self._origin += blocks * _TRIM_BYTES * 8
 
     def _forget_moves(self, offset: int) -> None:
         """Forget where an ended message came from; not while it lives on under another offset."""

@@ -1,9 +1,10 @@
-"""``python -m tests.crash_campaign``: kill the broker many times, in every flush mode, and print what was found."""
+"""``python -m tests.crash_campaign``: kill the broker many times, in every flush mode, and tell what was found."""
 
 import asyncio
 import logging
 import random
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,16 +12,23 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tests.crash_campaign.campaign import Campaign, Report, as_json
+from tests.crash_campaign.campaign import MODES, Campaign, Report, as_json
 
-MODES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+BEGIN = "<!-- written by the crash campaign -->\n"
+END = "<!-- end of what the crash campaign writes -->\n"
 
 
 @click.command()
 @click.option("--kills", default=200, show_default=True, help="Kills altogether, shared by the flush modes.")
 @click.option("--seed", type=int, help="Repeats the choices of a run.")
 @click.option("--json", "json_output", is_flag=True, help="Print the reports as JSON.")
-def main(*, kills: int, seed: int | None, json_output: bool) -> None:
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Write the table into this page, between its two comments, if every promise was kept.",
+)
+def main(*, kills: int, seed: int | None, json_output: bool, page: Path | None) -> None:
     """Kill the broker under load again and again, and check every promise after each start."""
     logging.getLogger("rocket_client").setLevel(logging.ERROR)  # a broker that is away is the point here
     console = Console(stderr=json_output)
@@ -37,27 +45,56 @@ def main(*, kills: int, seed: int | None, json_output: bool) -> None:
         print(as_json(reports))
     else:
         console.print(table(reports))
-        for problem in (problem for report in reports for problem in report.problems):
-            console.print(f"✗ {problem}", style="red")
-    if any(report.problems for report in reports):
+    problems = [problem for report in reports for problem in report.problems]
+    for problem in problems:
+        console.print(f"✗ {problem}", style="red")
+    if problems:
         sys.exit(1)
+    if page is not None:
+        text = page.read_text()
+        before, rest = text.split(BEGIN)
+        page.write_text(before + BEGIN + markdown(reports) + END + rest.split(END)[1])
+        console.print(f"✓ Every promise was kept; the table is in {page}", style="green")
+
+
+def rows(reports: list[Report]) -> dict[str, list[str]]:
+    """Return what was found, by its name, with a cell for each report."""
+    return {
+        "kills": [f"{r.kills} ({r.kills_during_start} during a start)" for r in reports],
+        "acknowledged messages": [f"{r.acknowledged:,}" for r in reports],
+        "acknowledged and lost": [f"{r.lost:,}" for r in reports],
+        "longest time between answer and kill of a lost one": [
+            f"{r.lost_ms} ms" if r.lost else "–" for r in reports
+        ],
+        "promises broken": [f"{len(r.problems)}" for r in reports],
+        "sends without an answer, of them stored": [f"{r.unknown:,}, {r.unknown_stored:,}" for r in reports],
+        "consumed more than once": [f"{r.repeated:,}" for r in reports],
+        "start of the process, median": [
+            f"{sorted(r.starts_ms)[len(r.starts_ms) // 2] / 1000:.1f} s" for r in reports
+        ],
+        "start of the process, longest": [f"{max(r.starts_ms) / 1000:.1f} s" for r in reports],
+    }
 
 
 def table(reports: list[Report]) -> Table:
-    """Return the reports side by side."""
+    """Return the reports side by side, for a terminal."""
     made = Table("", *(report.mode for report in reports), title=f"Crash campaign, seed {reports[0].seed}")
-    rows = {
-        "kills": [f"{r.kills} ({r.kills_during_start} during a start)" for r in reports],
-        "acknowledged messages": [f"{r.acknowledged:,}" for r in reports],
-        "acknowledged and lost, or elsewhere": [f"{len(r.problems)}" for r in reports],
-        "sends without an answer, of them stored": [f"{r.unknown:,}, {r.unknown_stored:,}" for r in reports],
-        "consumed more than once": [f"{r.repeated:,}" for r in reports],
-        "start, median": [f"{sorted(r.starts_ms)[len(r.starts_ms) // 2]} ms" for r in reports],
-        "start, longest": [f"{max(r.starts_ms)} ms" for r in reports],
-    }
-    for name, cells in rows.items():
+    for name, cells in rows(reports).items():
         made.add_row(name, *cells)
     return made
+
+
+def markdown(reports: list[Report]) -> str:
+    """Return the reports as a paragraph and a table of the documentation."""
+    today = datetime.now(UTC)
+    lines = [
+        f"A run of {today.day} {today:%B %Y}, seed {reports[0].seed}:",
+        "",
+        "| | " + " | ".join(report.mode for report in reports) + " |",
+        "|---" * (len(reports) + 1) + "|",
+        *(f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows(reports).items()),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.connection import Connection
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import (
     ConsumerSendMsgBackRequestHeader,
@@ -34,6 +34,7 @@ from rocket_remoting.headers import (
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rocket_remoting.limits import Limits
 from rocket_remoting.properties import encode_properties_text
 from rocket_remoting.record import decode_records
 from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
@@ -187,7 +188,8 @@ class RawClient:
 
     async def send_back(self, message: MessageExt, group: str = "g", **fields: Any) -> RemotingCommand:
         """Give a message back; returns the answer, whatever its code."""
-        values = {"delay_level": 0, "origin_topic": message.topic, "origin_msg_id": message.msg_id} | fields
+        known = {"delay_level": 0, "origin_topic": message.topic, "origin_msg_id": message.msg_id}
+        values: dict[str, Any] = known | fields
         header = ConsumerSendMsgBackRequestHeader(
             offset=values.pop("offset", message.commit_log_offset), group=group, **values
         )

@@ -4,8 +4,8 @@ import asyncio
 import json
 import signal
 import socket
-from collections.abc import Callable, Coroutine
-from contextlib import closing
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,12 +14,18 @@ import pytest
 from rocket_remoting import TcpTransport
 from rocket_remoting.bodies import TopicRouteData
 from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.headers import GetRouteInfoRequestHeader
-from tests.end_to_end.broker_process import ServerProcess, running
+from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
 from tests.end_to_end.raw_client import RawClient
+from tests.ports import free_ports
 
 T = TypeVar("T")
+
+UNKNOWN = 9_999
+"""A request that every server answers."""
 
 
 def with_client(address: str, scene: Callable[[RawClient], Coroutine[Any, Any, T]]) -> T:
@@ -42,7 +48,9 @@ def store_with(tmp_path: Path, **settings: str) -> tuple[str, ...]:
         "brokerName": "broker-a",
         "storePathRootDir": str(tmp_path / "store"),
         "listenPort": "0",
-    } | settings
+        **settings,
+        **PATIENT,
+    }
     config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     return "-c", str(config)
 
@@ -130,6 +138,14 @@ def test_a_killed_broker_has_its_offsets_of_an_interval_ago(tmp_path: Path) -> N
         assert with_client(broker.address(), read_back) == ([b"one", b"two", b"three"], 2)
 
 
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux tells what a process has loaded")
+def test_a_broker_that_serves_has_loaded_what_large_batches_need(tmp_path: Path) -> None:
+    """The first of them would keep all others waiting, otherwise."""
+    with running("broker", *store_with(tmp_path), cwd=tmp_path) as broker:
+        broker.address()
+        assert "/numpy/" in Path(f"/proc/{broker.process_id}/maps").read_text()
+
+
 def test_a_broker_and_its_name_server_find_each_other(tmp_path: Path) -> None:
     """Routes name the broker; it goes on without the name server and is known again to the next one (B8)."""
 
@@ -138,7 +154,8 @@ def test_a_broker_and_its_name_server_find_each_other(tmp_path: Path) -> None:
         data = await client.fetch(RequestCode.GET_ROUTEINFO_BY_TOPIC, TopicRouteData, header)
         return data.broker_datas[0].broker_addrs[0]
 
-    with running("namesrv", "-p", "0", cwd=tmp_path) as first:
+    port = str(free_ports()[0])
+    with running("namesrv", "-p", port, cwd=tmp_path) as first:
         routes = first.address()
         with running("broker", *store_with(tmp_path), "-n", routes, cwd=tmp_path) as broker:
             address = broker.address()
@@ -147,7 +164,7 @@ def test_a_broker_and_its_name_server_find_each_other(tmp_path: Path) -> None:
             first.signal(signal.SIGKILL)
             broker.wait_for_log("not registered with name server")
             assert with_client(address, read_back) == ([b"one", b"two", b"three"], 2)
-            with running("namesrv", "-p", routes.rpartition(":")[2], cwd=tmp_path) as second:
+            with running("namesrv", "-p", port, cwd=tmp_path) as second:
                 second.address()
                 broker.wait_for_log(": registered with name server", times=2)
                 assert with_client(routes, route) == address
@@ -206,6 +223,18 @@ def test_a_store_that_cannot_be_written_is_one_clear_sentence(tmp_path: Path) ->
     assert "Traceback" not in log
 
 
+@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="Linux has a directory that nobody may write to")
+def test_a_directory_that_nobody_may_write_to_is_one_clear_sentence(tmp_path: Path) -> None:
+    """Not even root: the system's own answer, and what to do."""
+    arguments = store_with(tmp_path, storePathRootDir="/sys/kernel/streamkit")
+    with running("broker", *arguments, cwd=tmp_path) as broker:
+        assert broker.wait() == 1
+        log = "".join(broker.log)
+    assert "the store in /sys/kernel/streamkit cannot be used: /sys/kernel/streamkit: " in log
+    assert "Give the broker a directory that it may write to (storePathRootDir)" in log
+    assert "Traceback" not in log
+
+
 def test_the_effective_settings_are_shown_with_their_origins(tmp_path: Path) -> None:
     """Each honoured key with its value and where it came from; nothing is started."""
     arguments = store_with(tmp_path, brokerPermission="4")
@@ -232,3 +261,86 @@ def test_alone_it_brings_its_name_server_and_keeps_its_store_here(tmp_path: Path
         with_client("127.0.0.1:10911", send_three)
         assert broker.signal(signal.SIGTERM) == 0
     assert (tmp_path / ".streamkit" / "commitlog").is_dir()
+
+
+def test_alone_it_finds_its_name_server_on_whatever_port(tmp_path: Path) -> None:
+    """On free ports, too: the broker registers where its name server is."""
+    with running("broker", "-p", "0", "--name-server-port", "0", cwd=tmp_path) as broker:
+        address = broker.address()
+        broker.wait_for_log(f"broker broker-a of cluster DefaultCluster registered at {address}")
+        name_server = broker.output[0].split()[-1]
+        assert broker.output[1].rstrip().endswith(f"name server is {name_server}")
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The socket of a service manager, in the environment of what the test starts."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.settimeout(60)
+        manager.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        yield manager
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_systemd_is_told_when_a_server_serves_and_when_it_stops(
+    tmp_path: Path, systemd: socket.socket, command: str
+) -> None:
+    """As units of Type=notify want it: whoever waited for READY can connect."""
+    arguments = store_with(tmp_path) if command == "broker" else ("-p", "0")
+    with running(command, *arguments, cwd=tmp_path) as server:
+        assert systemd.recv(1000) == b"READY=1"
+        host, _, port = server.address().rpartition(":")
+        socket.create_connection((host, int(port))).close()
+        assert server.signal(signal.SIGTERM) == 0
+        assert systemd.recv(1000) == b"STOPPING=1"
+
+
+def test_systemd_is_not_told_before_the_name_server_knows_the_broker(
+    tmp_path: Path, systemd: socket.socket
+) -> None:
+    """What is started after the broker finds its topics in the routes."""
+
+    async def main() -> None:
+        asked: asyncio.Queue[tuple[Connection, RemotingCommand]] = asyncio.Queue()
+        name_server = await TcpTransport().serve("127.0.0.1", 0, lambda *asking: asked.put_nowait(asking))
+        arguments = (*store_with(tmp_path), "-n", name_server.address)
+        with running("broker", *arguments, cwd=tmp_path) as broker:
+            connection, registration = await asked.get()
+            assert registration.code == RequestCode.REGISTER_BROKER
+            systemd.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                systemd.recv(1000)
+            connection.respond(RemotingCommand.response(registration, ResponseCode.SUCCESS))
+            systemd.settimeout(60)
+            assert await asyncio.to_thread(systemd.recv, 1000) == b"READY=1"
+            broker.end()
+        await name_server.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_one_address_cannot_take_all_connections(tmp_path: Path, command: str) -> None:
+    """At its share of them it is refused, and whoever comes from elsewhere is served."""
+    config = tmp_path / "server.conf"
+    store = f"storePathRootDir={tmp_path / 'store'}\n" if command == "broker" else ""
+    config.write_text(f"listenPort=0\nmaxAddressConnectionsRatio=1\n{store}")
+    with running(command, "-c", str(config), cwd=tmp_path) as server, ExitStack() as opened:
+        host, _, port = server.address().rpartition(":")
+
+        def is_served(source: str) -> bool:
+            address = (host, int(port))
+            connection = socket.create_connection(address, timeout=60, source_address=(source, 0))
+            opened.enter_context(connection)
+            try:
+                connection.sendall(b"".join(RemotingCommand.request(UNKNOWN).encode()))
+                return bool(connection.recv(1))
+            except ConnectionError:
+                return False
+
+        most = next(number for number in range(1_000) if not is_served("127.0.0.2"))
+        assert 1 <= most <= 100
+        assert is_served("127.0.0.3")
+        assert all(is_served("127.0.0.1") for _ in range(most + 1))
+        server.wait_for_log(f": {most} of 127.0.0.2 are open, which is the limit of one address")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import MemoryTransport, MessageQueue
 from rocket_remoting.bodies import (
@@ -65,6 +66,13 @@ from rocket_remoting.record import decode_records
 from tests.end_to_end.raw_client import RawClient, with_broker
 
 Q0 = MessageQueue("orders", "broker-a", 0)
+
+
+def offsets_on_disk(embedded: EmbeddedBroker) -> dict[str, dict[int, int]]:
+    """Return what the next start would read."""
+    found = ConsumerOffsetTable(embedded.broker.settings)
+    found.load()
+    return {key: dict(queues) for key, queues in found.table().items()}
 
 
 def topic_header(**changes: Any) -> CreateTopicRequestHeader:
@@ -152,6 +160,33 @@ def test_several_topics_and_groups_are_made_at_once() -> None:
     with_broker(scene)
 
 
+def test_attributes_of_several_topics_are_changes() -> None:
+    """As of one: what is not named stays, and what no broker serves makes none of the topics."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        async def update(**attributes: dict[str, str]) -> int:
+            topics = [
+                TopicConfig(topic_name=name, attributes=changes) for name, changes in attributes.items()
+            ]
+            body = CreateTopicListRequestBody(topic_config_list=topics)
+            return (await client.ask(Code.UPDATE_AND_CREATE_TOPIC_LIST, None, body)).code
+
+        def known(name: str) -> dict[str, str] | None:
+            config = embedded.broker.topics.get(name)
+            return None if config is None else config.attributes
+
+        assert await update(a={"+message.type": "FIFO"}, b={}) == ResponseCode.SUCCESS
+        assert (known("a"), known("b")) == ({"message.type": "FIFO"}, {})
+        assert await update(a={}, b={"+message.type": "DELAY"}) == ResponseCode.SUCCESS
+        assert (known("a"), known("b")) == ({"message.type": "FIFO"}, {"message.type": "DELAY"})
+        assert await update(a={"-message.type": ""}) == ResponseCode.SUCCESS
+        assert known("a") == {}
+        assert await update(c={}, a={"message.type": "FIFO"}) == ResponseCode.INVALID_PARAMETER
+        assert (known("a"), known("c")) == ({}, None)
+
+    with_broker(scene)
+
+
 def test_a_deleted_topic_is_gone_with_its_messages_and_offsets() -> None:
     """Made again, it begins anew."""
 
@@ -167,6 +202,26 @@ def test_a_deleted_topic_is_gone_with_its_messages_and_offsets() -> None:
             Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="SCHEDULE_TOPIC_XXXX")
         )
         assert own.code == ResponseCode.SYSTEM_ERROR
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("deleted", ["topic", "group"])
+def test_offsets_deleted_with_a_topic_or_a_group_stay_away_over_a_kill(deleted: str) -> None:
+    """Made again before the offsets are written the next time, a topic would have its first messages passed over."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        await client.commit(1)
+        offsets = embedded.broker.offsets
+        offsets.save()
+        assert offsets_on_disk(embedded) == {"orders@g": {0: 1}}
+        if deleted == "topic":
+            await client.ask_ok(Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="orders"))
+        else:
+            header = DeleteSubscriptionGroupRequestHeader(group_name="g", clean_offset=True)
+            await client.ask_ok(Code.DELETE_SUBSCRIPTIONGROUP, header)
+        assert offsets_on_disk(embedded) == {}
 
     with_broker(scene)
 
@@ -267,7 +322,7 @@ def test_consume_stats_tell_how_far_a_group_is() -> None:
         for topic in (None, "orders"):
             header = GetConsumeStatsRequestHeader(consumer_group="g", topic=topic)
             offset = (await client.fetch(Code.GET_CONSUME_STATS, ConsumeStats, header)).offset_table[Q0]
-            assert (offset.broker_offset, offset.consumer_offset) == (3, 2)
+            assert (offset.broker_offset, offset.consumer_offset, offset.pull_offset) == (3, 2, 2)
             assert offset.last_timestamp > 0
         header = GetConsumeStatsInBrokerHeader(is_order=False)
         everybody = await client.fetch(Code.GET_BROKER_CONSUME_STATS, ConsumeStatsList, header)

@@ -10,6 +10,7 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import MemoryTransport, MessageQueue
 from rocket_remoting.bodies import (
     CheckClientRequestBody,
+    ConsumeStats,
     GetConsumerListByGroupResponseBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -20,7 +21,9 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.codes import RequestCode, ResponseCode, Version
 from rocket_remoting.headers import (
+    DeleteTopicRequestHeader,
     GetConsumerListByGroupRequestHeader,
+    GetConsumeStatsRequestHeader,
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMinOffsetRequestHeader,
@@ -294,6 +297,7 @@ def test_a_queue_is_locked_for_one_client_at_a_time() -> None:
         return decode_body(answer.body, LockBatchResponseBody).lock_ok_mq_set
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders", 2)
         assert await lock(client, "one") == {Q0, Q1}
         assert await lock(client, "two") == set()
         given_up = UnlockBatchRequestBody(consumer_group="g", client_id="one", mq_set={Q1})
@@ -309,9 +313,31 @@ def test_locks_are_json_as_apache_s_clients_write_it() -> None:
     """Queues as objects, in the answer too."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
         queue = {"brokerName": "broker-a", "queueId": 0, "topic": "orders"}
         asked = {"clientId": "c", "consumerGroup": "g", "mqSet": [queue]}
         answer = await client.ask_ok(RequestCode.LOCK_BATCH_MQ, None, json.dumps(asked).encode())
         assert json.loads(answer.body) == {"lockOKMQSet": [queue]}
+
+    with_broker(scene)
+
+
+def test_a_live_group_is_no_more_behind_in_what_it_left() -> None:
+    """Its progress is told of topics that exist and, while it has members, of those that they subscribe to."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        for topic in ("orders", "left", "deleted"):
+            await client.send(topic)
+            await client.commit(1, topic=topic)
+        await client.ask_ok(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="deleted"))
+
+        async def told() -> set[str]:
+            header = GetConsumeStatsRequestHeader(topic="", consumer_group="g")
+            stats = await client.fetch(RequestCode.GET_CONSUME_STATS, ConsumeStats, header)
+            return {queue.topic for queue in stats.offset_table}
+
+        assert await told() == {"orders", "left"}
+        await client.heartbeat(consumers={"g": {"orders": "*"}})
+        assert await told() == {"orders"}
 
     with_broker(scene)

@@ -16,8 +16,15 @@ from rocket_remoting.message import Message
 WRITER = writer_id("query", 3)
 
 
-def batch(queue: MessageQueue, epoch: int, numbers: range, writer: str = WRITER) -> Request:
-    """Messages of an epoch; the bodies are their numbers."""
+def batch(
+    queue: MessageQueue,
+    epoch: int,
+    numbers: range,
+    writer: str = WRITER,
+    *,
+    last: bytes | None = None,
+) -> Request:
+    """Messages of an epoch; the bodies are their numbers, ``last`` the last one's."""
     messages = [
         Message(
             queue.topic,
@@ -26,6 +33,8 @@ def batch(queue: MessageQueue, epoch: int, numbers: range, writer: str = WRITER)
         )
         for number in numbers
     ]
+    if last is not None:
+        messages[-1].body = last
     header = SendDeduplicatedRequestHeader(
         producer_group="g", topic=queue.topic, default_topic="TBW102", default_topic_queue_nums=4,
         queue_id=queue.queue_id, sys_flag=0, born_timestamp=1, flag=0, batch=True,
@@ -90,6 +99,23 @@ def test_a_broker_that_was_started_anew_still_knows(tmp_path: Path) -> None:
                 before += added
 
 
+def test_a_damaged_message_does_not_stop_its_writer(tmp_path: Path) -> None:
+    """After a start it is known by its key, whatever the disk made of its other properties."""
+    with ThreadedBroker(tmp_path) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            assert scene.send(0, range(3)).code == ResponseCode.SUCCESS
+    log = tmp_path / "commitlog" / f"{0:020d}"
+    with log.open("r+b") as file:
+        file.seek(log.read_bytes().rindex(b"CLUSTER"))
+        file.write(b"\xff")
+    with ThreadedBroker(tmp_path) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            assert scene.send(0, range(1, 5)).code == ResponseCode.SUCCESS
+            assert scene.stored() == [f"0/{number}" for number in range(5)]
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_gap_is_refused(known: bool) -> None:
     """An answer would mean that all before it is stored; the sender sends that first and comes again."""
@@ -106,6 +132,23 @@ def test_a_gap_is_refused(known: bool) -> None:
             assert scene.stored() == [f"0/{number}" for number in range(5)]
 
 
+@pytest.mark.parametrize("pool", ["true", "false"])
+def test_the_rest_of_a_batch_that_failed_half_way_is_stored(pool: str) -> None:
+    """What had been stored of it is found, be it in the transient store pool still."""
+    settings = {
+        "transientStorePoolEnable": pool,
+        "commitIntervalCommitLog": "60000",
+        "mappedFileSizeCommitLog": "65536",
+    }
+    with ThreadedBroker(settings=settings) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            longer_than_a_file = batch(scene.queue, 0, range(3), last=bytes(70_000))
+            assert scene.client.ask(scene.queue, longer_than_a_file).code == ResponseCode.MESSAGE_ILLEGAL
+            assert scene.send(0, range(3)).code == ResponseCode.SUCCESS
+            assert scene.send(0, range(3, 4)).header(SendMessageResponseHeader).queue_offset == 3
+
+
 def test_a_batch_under_other_keys_is_refused() -> None:
     """Keys that are not the header's could not be found again."""
     with ThreadedBroker() as broker:
@@ -119,6 +162,50 @@ def test_a_batch_under_other_keys_is_refused() -> None:
             assert (refused.code, scene.stored()) == (ResponseCode.MESSAGE_ILLEGAL, ["0/0"])
             torn = scene.client.ask(scene.queue, honest._replace(body=bytes(honest.body)[:-1]))
             assert torn.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+def test_large_batches_are_stored_once(tmp_path: Path) -> None:
+    """Again, overlapping, under a later epoch, after a start: as with small ones."""
+    large = [f"0/{number}" for number in range(300)] + [f"1/{number}" for number in range(200)]
+    with ThreadedBroker(tmp_path) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            for epoch, numbers in (
+                (0, range(1)), (0, range(200)), (0, range(200)), (0, range(100, 300)), (1, range(200)),
+                (0, range(300)),
+            ):  # fmt: skip
+                assert scene.send(epoch, numbers).code == ResponseCode.SUCCESS
+            assert scene.stored() == large
+    with ThreadedBroker(tmp_path) as broker:
+        scene = Scene(broker)
+        with scene.client:
+            assert scene.send(1, range(150)).code == ResponseCode.SUCCESS
+            answer = scene.send(1, range(200, 300)).header(SendMessageResponseHeader)
+            assert (answer.queue_offset, len(answer.msg_id.split(","))) == (500, 100)
+            assert scene.stored() == large + [f"1/{number}" for number in range(200, 300)]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (b"00000003", b"00000004"),
+        (b"0000000A", b"0000000a"),
+        (b"00000004", b"0000000/"),
+        (WRITER.encode(), WRITER.encode()[::-1]),
+        (b"UNIQ_KEY", b"ELSE_KEY"),
+    ],
+)
+def test_one_other_key_in_a_large_batch_is_refused(right: bytes, wrong: bytes) -> None:
+    """Nothing of the batch is stored."""
+    with ThreadedBroker() as broker:
+        scene = Scene(broker)
+        with scene.client:
+            scene.send(0, range(1), writer_id("other"))
+            honest = batch(scene.queue, 0, range(200))
+            damaged = honest._replace(body=bytes(honest.body).replace(right, wrong, 1))
+            assert scene.client.ask(scene.queue, damaged).code == ResponseCode.MESSAGE_ILLEGAL
+            assert scene.stored() == ["0/0"]
+            assert scene.send(0, range(200)).code == ResponseCode.SUCCESS
 
 
 @pytest.mark.parametrize(

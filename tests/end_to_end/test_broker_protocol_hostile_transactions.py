@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.store import StoreMessage
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.headers import ResumeCheckHalfMessageRequestHeader
 from rocket_remoting.message_id import create_offset_id, parse_offset_id
@@ -92,5 +93,23 @@ def test_a_half_message_that_cannot_grow_holds_up_nobody(more: dict[str, str]) -
         await asyncio.sleep(1.5 * MINUTE)
         assert "small" in {question.message.unique_key for question in questions(client)}
         assert [aside.unique_key for aside in await client.messages(PUT_ASIDE)] == ["large"]
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("flaw", ["REAL_TOPIC", "REAL_QID", "PGROUP"])
+def test_a_half_message_that_says_not_where_it_belongs_is_put_aside(flaw: str) -> None:
+    """Nobody can be asked about it: people look at it, and who comes behind it is asked."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        own = {"REAL_TOPIC": "orders", "REAL_QID": "0", "PGROUP": GROUP, "TRAN_MSG": "true", "UNIQ_KEY": "id"}
+        for properties in (own | {flaw: "x" if flaw == "REAL_QID" else ""}, own):
+            given = encode_properties({name: value for name, value in properties.items() if value})
+            half = StoreMessage(HALF, 0, flaw.encode(), given, born_timestamp=embedded.broker.clock.now_ms())
+            embedded.broker.store.put(half)
+        await client.heartbeat(producers=(GROUP,))
+        await asyncio.sleep(MINUTE * 1.5)
+        assert [message.body for message in await client.messages(PUT_ASIDE)] == [flaw.encode()]
+        assert [question.message.queue_offset for question in questions(client)] == [2]
 
     with_broker(scene)

@@ -47,7 +47,8 @@ def test_a_reply_reaches_who_asked_and_is_stored() -> None:
         asker = await asking(embedded, RemotingCommand.response)
         answer = await reply(client, TO_ASKER)
         assert answer.code == ResponseCode.SUCCESS
-        assert answer.header(SendMessageResponseHeader).queue_offset == 0
+        stored_at = answer.header(SendMessageResponseHeader)
+        assert stored_at.queue_offset == 0
         (push,) = asker.pushed
         header = push.header(ReplyMessageRequestHeader)
         assert (push.code, bytes(push.body)) == (Code.PUSH_REPLY_MESSAGE_TO_CLIENT, b"42")
@@ -57,6 +58,7 @@ def test_a_reply_reaches_who_asked_and_is_stored() -> None:
         assert header.producer_group == "p"
         (stored,) = await client.messages(TOPIC)
         assert (stored.body, stored.properties) == (b"42", TO_ASKER)
+        assert stored_at.msg_id == stored.offset_message_id
         await asker.connection.close()
 
     with_broker(scene)
@@ -105,6 +107,21 @@ def test_a_reply_to_nobody_is_told_so(properties: dict[str, str], remark: str) -
         answer = await reply(client, properties)
         assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_ERROR, remark)
         assert len(await client.messages(TOPIC)) == 1
+
+    with_broker(scene)
+
+
+def test_an_asker_that_came_again_is_found_where_it_is() -> None:
+    """A client connects anew before the broker hears that its old connection has ended: its id leads to the new one."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        before = await asking(embedded, RemotingCommand.response)
+        asker = await asking(embedded, RemotingCommand.response)
+        await before.connection.close()
+        await asyncio.sleep(0.1)
+        assert (await reply(client, TO_ASKER)).code == ResponseCode.SUCCESS
+        assert (len(before.pushed), len(asker.pushed)) == (0, 1)
+        await asker.connection.close()
 
     with_broker(scene)
 

@@ -1,6 +1,7 @@
 """Offsets that others set: reset at the broker (5.x), corrected; and which broker to read from (H11)."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -14,11 +15,19 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
 from rocket_remoting.headers import QueryCorrectionOffsetHeader, ResetOffsetRequestHeader
+from rocket_remoting.memory import MemoryTransport
 from rocket_remoting.message import MessageQueue
 from tests.end_to_end.raw_client import COMMITTING, HELD, RawClient, pull_header, with_broker
 
 SERVER_SIDE = {"useServerSideResetOffset": "true"}
+
+C_HEARTBEAT = (
+    b'{"clientID":"c@1","consumerDataSet":[{"consumeFromWhere":0,"consumeType":1,"groupName":"g","messageModel":1,'
+    b'"subscriptionDataSet":[{"subString":"*","subVersion":"1700000000000","topic":"orders"}]}]}\n'
+)
+"""As Apache's C++ client writes it."""
 
 
 async def reset(client: RawClient, **fields: Any) -> Any:
@@ -96,6 +105,69 @@ def test_a_reset_that_leads_nowhere_is_refused(fields: dict[str, Any], code: int
         assert await client.committed() == 4
 
     with_broker(scene, **SERVER_SIDE)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_queue_that_is_named_is_the_only_one_reset(force: bool) -> None:
+    """As tools of 5.x ask, with time 0 beside it: whoever consumes the others goes on where it is."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders", 2)
+        for queue_id in (0, 1, 0, 1, 1):
+            await client.send(queue_id=queue_id)
+        for queue_id, offset in ((0, 2), (1, 3)):
+            await client.commit(offset, queue_id=queue_id)
+        await client.heartbeat(consumers={"g": {"orders": "*"}})
+        answer = await reset(client, queue_id=1, offset=2, is_force=force)
+        only = {MessageQueue("orders", "broker-a", 1): 2}
+        assert decode_body(answer.body, ResetOffsetBody).offset_table == only
+        await asyncio.sleep(0.1)
+        assert client.pushed[-1].code == Code.RESET_CONSUMER_CLIENT_OFFSET
+        assert decode_body(client.pushed[-1].body, ResetOffsetBody).offset_table == only
+        assert [await client.committed(queue_id=queue_id) for queue_id in (0, 1)] == [2, 2]
+
+    with_broker(scene)
+
+
+def test_a_queue_that_is_named_is_reset_without_any_member() -> None:
+    """The offset is the broker's; nobody need be told."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await consumed(client, 5, offset=5)
+        assert (await reset(client, queue_id=0, offset=2)).code == ResponseCode.SUCCESS
+        assert await client.committed() == 2
+        assert (await reset(client, queue_id=0, offset=6)).code == ResponseCode.SYSTEM_ERROR
+        assert (await reset(client, queue_id=9, offset=0)).code == ResponseCode.SYSTEM_ERROR
+        assert await client.committed() == 2
+
+    with_broker(scene)
+
+
+def test_the_c_client_is_told_in_the_form_it_reads() -> None:
+    """A list, beside Java's map: it reads no keys but texts. Constants in its heartbeat are numbers."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await consumed(client, 5, offset=5)
+        for queue_id in range(1, 4):
+            await client.commit(0, queue_id=queue_id)
+        await client.heartbeat("java@1", consumers={"g": {"orders": "*"}})
+        transport = embedded.broker.transport
+        assert isinstance(transport, MemoryTransport)
+        c = await RawClient.connect(transport, embedded.broker_address)
+        heartbeat = RemotingCommand.request(Code.HEART_BEAT, None, C_HEARTBEAT, oneway=True)
+        heartbeat.language = "CPP"
+        c.connection._send(heartbeat.encode())
+        await asyncio.sleep(1)
+        assert (await reset(client)).code == ResponseCode.SUCCESS
+        await asyncio.sleep(1)
+        table = {MessageQueue("orders", "broker-a", number): 0 for number in range(4)}
+        assert decode_body(client.pushed[-1].body, ResetOffsetBody).offset_table == table
+        told = json.loads(c.pushed[-1].body)["offsetTable"]
+        assert told[0] == {"topic": "orders", "brokerName": "broker-a", "queueId": 0, "offset": 0}
+        assert [queue["queueId"] for queue in told] == [0, 1, 2, 3]
+        await c.connection.close()
+
+    with_broker(scene)
 
 
 def test_offsets_are_corrected_by_what_all_groups_have_consumed() -> None:

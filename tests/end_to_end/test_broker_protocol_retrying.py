@@ -142,6 +142,19 @@ def test_the_group_s_own_settings_count() -> None:
     with_broker(scene)
 
 
+def test_nothing_is_given_back_to_a_retry_topic_that_takes_nothing() -> None:
+    """The consumer is told, and keeps the message: nothing is stored."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        message = await sent(client)
+        await client.create_topic("%RETRY%g", perm=4)
+        end = embedded.broker.store.max_commit_log_offset
+        assert (await client.send_back(message)).code == ResponseCode.NO_PERMISSION
+        assert embedded.broker.store.max_commit_log_offset == end
+
+    with_broker(scene)
+
+
 @pytest.mark.parametrize("offset", [-1, 3, 10**9, 2**63 - 1, -(2**63)])
 def test_an_offset_where_no_message_begins_is_refused(offset: int) -> None:
     """In the middle of a record, behind the end, before the begin."""

@@ -17,6 +17,7 @@ from rocket_remoting.headers import (
     SendMessageResponseHeader,
 )
 from rocket_remoting.message_id import parse_offset_id
+from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 
 
@@ -241,6 +242,66 @@ def test_a_malformed_batch_is_illegal_and_stores_nothing(body: bytes) -> None:
         answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("orders", batch=True), body)
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
         assert await client.end() == 0
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "sys_flag"),
+    [
+        ("orders", {"DELAY": "1"}, 0),
+        ("orders", {"TIMER_DELAY_SEC": "1"}, 0),
+        ("orders", {"TIMER_DELIVER_MS": "1"}, 0),
+        ("orders", {"TRAN_MSG": "true"}, 0),
+        ("orders", {}, TRANSACTION_PREPARED),
+        ("orders", {}, TRANSACTION_COMMIT),
+        ("%RETRY%g", {}, 0),
+    ],
+)
+def test_a_batch_that_asks_for_what_batches_cannot_have_is_illegal(
+    topic: str, properties: dict[str, str], sys_flag: int
+) -> None:
+    """Neither delays, timers, transactions nor redeliveries: nothing of it is stored."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        header = send_header(topic, properties, batch=True, sys_flag=sys_flag)
+        body = encode_batch([Message("orders", b"a"), Message("orders", b"b")])
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, header, body)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert embedded.broker.store.max_commit_log_offset == 0
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("count", [2, 200])
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_no_message_of_a_batch_can_be_timed(count: int, name: str) -> None:
+    """It would be delivered at once; neither it nor the others are stored."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        messages = [Message("orders", b"x" * 50, keys=f"key{number}") for number in range(count)]
+        soon = embedded.broker.clock.now_ms() + 60_000
+        messages[-1].properties[name] = str(soon) if name == "TIMER_DELIVER_MS" else "60"
+        header = send_header("orders", batch=True)
+        answer = await client.ask(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(messages))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert "a batch cannot be timed" in (answer.remark or "")
+        assert embedded.broker.store.max_commit_log_offset == 0
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("count", [2, 200])
+def test_messages_of_a_batch_may_have_been_timed(count: int) -> None:
+    """Whoever passes on what it received, or asks for a time that is past, has it delivered at once."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        messages = [Message("orders", b"x" * 50, keys=f"key{number}") for number in range(count)]
+        messages[0].properties |= {"TIMER_DELAY_SEC": "60", "TIMER_OUT_MS": "1700000000000"}
+        messages[-1].properties["TIMER_DELIVER_MS"] = "1"
+        header = send_header("orders", batch=True)
+        await client.ask_ok(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(messages))
+        assert await client.end() == count
 
     with_broker(scene)
 

@@ -6,11 +6,11 @@ from random import SystemRandom
 
 import pytest
 
-from tests.crash_campaign.campaign import Campaign
+from tests.crash_campaign.campaign import MODES, Campaign
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_broker_killed_under_load_keeps_its_promises(tmp_path: Path, mode: str) -> None:
     """What was acknowledged is at its place, in order, once, and is consumed; nothing else is there."""
     seed = SystemRandom().randrange(2**32)

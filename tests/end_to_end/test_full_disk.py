@@ -2,19 +2,28 @@
 
 import asyncio
 import errno
+import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from rocket_remoting import MessageExt, TcpTransport
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.headers import SendMessageResponseHeader
+from rocket_remoting.sys_flag import TRANSACTION_ROLLBACK
 from streamkit import StreamApplication
 from streamkit.errors import MessageHandlingError
-from tests.end_to_end.broker_process import ServerProcess, running
+from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
 from tests.end_to_end.honest_shop import settings
+from tests.end_to_end.raw_client import HELD, RawClient
+from tests.end_to_end.transactions import GROUP, Question, begin, end
 
 MiB = 1024 * 1024
 
@@ -54,7 +63,7 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def broker_arguments(disk: Path, name_server: str) -> tuple[str, str]:
+def broker_arguments(disk: Path, name_server: str, **keys: str) -> tuple[str, str]:
     config = disk.parent / "broker.conf"
     lines = {
         "brokerName": "broker-a",
@@ -69,6 +78,8 @@ def broker_arguments(disk: Path, name_server: str) -> tuple[str, str]:
         "maxHashSlotNum": "5000",
         "maxIndexNum": "20000",
         "flushConsumerOffsetInterval": "50",
+        **PATIENT,
+        **keys,
     }
     config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
     return "-c", str(config)
@@ -77,7 +88,7 @@ def broker_arguments(disk: Path, name_server: str) -> tuple[str, str]:
 class Shop:
     """An application that sends what it is told, and hears it."""
 
-    def __init__(self, name_server: str, group: str) -> None:
+    def __init__(self, name_server: str, group: str, stored: int = 0) -> None:
         keys = {
             "bindings.in.destination": "orders",
             "bindings.in.group": group,
@@ -89,7 +100,7 @@ class Shop:
         )
         self.app.stream_listener("in")(self._hear)
         self.heard: set[int] = set()
-        self.stored = 0
+        self.stored = stored
         self._more = asyncio.Event()
 
     async def _hear(self, body: bytes) -> None:
@@ -119,68 +130,197 @@ class Shop:
 
 
 def test_a_full_disk_refuses_messages_and_loses_none(small_disk: Path) -> None:
-    """What was acknowledged is delivered all the while; when there is room again, messages are taken again."""
+    """What was acknowledged is delivered, by the next broker too; with room again, messages are taken again."""
 
-    async def before_during_and_after(name_server: str, broker: ServerProcess) -> int:
+    async def before_and_during(name_server: str, broker: ServerProcess) -> int:
         shop = Shop(name_server, "kitchen")
         async with shop.app:
             for _ in range(8):
                 await shop.send()
-            filler = fill(small_disk)
+            fill(small_disk)
             refused = await shop.send_until_refused()
             assert "binding 'out' could not send to 'orders'" in refused
             assert "the disk is full" in refused
             await shop.hears(shop.stored)
             await asyncio.to_thread(broker.wait_for_log, "config/consumerOffset.json.tmp")
             await shop.send_until_refused()
-            filler.unlink()
+        return shop.stored
+
+    async def during_and_after(name_server: str, stored: int) -> None:
+        shop = Shop(name_server, "archive", stored)
+        async with shop.app:
+            await shop.hears(stored)
+            await shop.send_until_refused()
+            (small_disk / "filler").unlink()
             for _ in range(8):
                 await shop.send()
             await shop.hears(shop.stored)
-        return shop.stored
-
-    async def everything(name_server: str, count: int) -> None:
-        shop = Shop(name_server, "archive")
-        async with shop.app:
-            await shop.hears(count)
 
     with running("namesrv", "-p", "0", cwd=small_disk.parent) as name_server:
         address = name_server.address()
         arguments = broker_arguments(small_disk, address)
         with running("broker", *arguments, cwd=small_disk.parent) as broker:
             broker.address()
-            stored = asyncio.run(before_during_and_after(address, broker))
+            stored = asyncio.run(before_and_during(address, broker))
+            assert broker.signal(signal.SIGTERM) == 0, "".join(broker.log)
+        with running("broker", *arguments, cwd=small_disk.parent) as broker:
+            broker.address()
+            asyncio.run(during_and_after(address, stored))
             assert broker.signal(signal.SIGTERM) == 0
-        with running("broker", *arguments, cwd=small_disk.parent) as broker:
-            broker.address()
-            asyncio.run(everything(address, stored))
 
 
-def test_a_broker_stopped_and_started_on_a_full_disk_serves_what_it_has(small_disk: Path) -> None:
-    """It ends in order, though it can write nothing more down, and starts again."""
+# What waits: delayed and timed messages, transactions
 
-    async def store(name_server: str) -> int:
-        shop = Shop(name_server, "kitchen")
-        async with shop.app:
-            for _ in range(8):
-                await shop.send()
-            await shop.hears(8)
-            fill(small_disk)
-            await shop.send_until_refused()
-        return shop.stored
+WAIT_SECONDS = 6
+EACH = 5
+GENEROUS = 60.0
+PLAIN: dict[str, str] = {}
+ROLL_BACK = {"commit_or_rollback": TRANSACTION_ROLLBACK}
 
-    async def read(name_server: str, count: int) -> None:
-        shop = Shop(name_server, "archive")
-        async with shop.app:
-            await shop.hears(count)
 
-    with running("namesrv", "-p", "0", cwd=small_disk.parent) as name_server:
-        address = name_server.address()
-        arguments = broker_arguments(small_disk, address)
-        with running("broker", *arguments, cwd=small_disk.parent) as broker:
-            broker.address()
-            stored = asyncio.run(store(address))
-            assert broker.signal(signal.SIGTERM) in (0, 1)
-        with running("broker", *arguments, cwd=small_disk.parent) as broker:
-            broker.address()
-            asyncio.run(read(address, stored))
+class Waiting:
+    """Messages that wait while the disk is full, and what became of them.
+
+    Attributes:
+        due: When each delayed and timed message is due, in milliseconds since 1970, by its key.
+        halves: Transactions that have not ended, by their keys.
+    """
+
+    def __init__(self) -> None:
+        self.due: dict[str, int] = {}
+        self.halves: dict[str, SendMessageResponseHeader] = {}
+
+    async def store(self, client: RawClient) -> None:
+        """Store a few of each kind."""
+        for number in range(EACH):
+            due = now_ms() + 1000 * WAIT_SECONDS
+            for kind in ({"DELAY": "1"}, {"TIMER_DELIVER_MS": str(due)}):
+                key = f"{next(iter(kind))}-{number}"
+                await client.send(properties={"UNIQ_KEY": key} | kind)
+                self.due[key] = due
+            key = f"half-{number}"
+            self.halves[key] = await begin(client, now_ms(), key=key)
+
+    async def is_refused(self, client: RawClient) -> None:
+        """See that no kind of message is taken, and no transaction ends."""
+        for kind in PLAIN, {"DELAY": "1"}, {"TIMER_DELAY_SEC": "1"}, {"TRAN_MSG": "true", "PGROUP": GROUP}:
+            await refused(client, kind)
+        answer = await end(client, next(iter(self.halves.values())))
+        assert answer.code != ResponseCode.SUCCESS
+
+    async def comes(self, client: RawClient, asked: "asyncio.Queue[Question]") -> None:
+        """See that each comes once and not too early, and that each transaction ends as its producer says."""
+        keys = {*self.due, "half-0", "half-1", "half-2"}
+        assert (await end(client, self.halves["half-0"])).code == ResponseCode.SUCCESS
+        assert (await end(client, self.halves["half-4"], **ROLL_BACK)).code == ResponseCode.SUCCESS
+        await client.heartbeat(producers=(GROUP,))
+        outcomes: dict[str, dict[str, int]] = {"half-1": {}, "half-2": {}, "half-3": ROLL_BACK}
+        while outcomes:
+            question = await asked.get()
+            answer = await question.answer(client, **outcomes.pop(question.header.msg_id or "", ROLL_BACK))
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+        found = await messages_until(client, keys)
+        assert sorted(message.unique_key or "" for message in found) == sorted(keys)
+        for message in found:
+            assert message.store_timestamp >= self.due.get(message.unique_key or "", 0)
+
+
+def now_ms() -> int:
+    """Return the time."""
+    return int(time.time() * 1000)
+
+
+async def refused(client: RawClient, properties: dict[str, str]) -> None:
+    """Send until no more of the kind is taken, elsewhere: there may be room in what files have already."""
+    for size in (3000, 0):
+        while (answer := await client.try_send("others", bytes(size), properties=properties)).code == 0:
+            pass
+        assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "service not available now" in (answer.remark or "")
+
+
+async def messages_until(client: RawClient, keys: set[str]) -> list[MessageExt]:
+    """Return the topic's messages, once all the keys are among them."""
+    found: list[MessageExt] = []
+    while not keys <= {message.unique_key for message in found}:
+        found += (await client.pull(offset=len(found), sys_flag=HELD)).messages
+    return found
+
+
+def tables_are_written(store: Path) -> bool:
+    """Whether all that was added to tables is in their files, so that these need no room for now."""
+    tables = {table.name for table in (store / "config").iterdir()}
+    return "consumerOffset.json" in tables and not any(name.endswith(".log") for name in tables)
+
+
+def tables_are_whole(store: Path) -> None:
+    """See that no table of the broker's is torn or empty."""
+    tables = sorted((store / "config").glob("*.json"))
+    assert {"consumerOffset.json", "topics.json"} <= {table.name for table in tables}
+    for table in tables:
+        json.loads(table.read_bytes())
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["goes on", "is killed"])
+def test_what_waits_outlives_a_full_disk(small_disk: Path, *, is_killed: bool) -> None:
+    """Delays that end and transactions that should wait for room; then each message comes, once and none too early."""
+    waiting = Waiting()
+    asked: asyncio.Queue[Question] = asyncio.Queue()
+
+    async def connected(broker: ServerProcess) -> RawClient:
+        return await RawClient.connect(
+            TcpTransport(), broker.address(), answer=lambda request: asked.put_nowait(Question(request))
+        )
+
+    async def fills_and_waits(broker: ServerProcess) -> None:
+        client = await connected(broker)
+        for topic in ("orders", "others"):
+            await client.create_topic(topic)
+        await client.send("others")
+        await waiting.store(client)
+        await client.commit(1, topic="others")
+        while not tables_are_written(small_disk / "store"):
+            await client.pull(sys_flag=HELD, suspend_timeout_millis=50)
+        fill(small_disk)
+        await waiting.is_refused(client)
+        await client.commit(2, topic="others")
+        await all_are_due(client)
+        await asyncio.to_thread(broker.wait_for_log, "config/consumerOffset.json.tmp")
+        tables_are_whole(small_disk / "store")
+        await client.connection.close()
+
+    async def all_are_due(client: RawClient) -> None:
+        """Wait for what can't be delivered, longer than it should."""
+        late = max(waiting.due.values()) - now_ms() + 1000
+        pulled = await client.pull(sys_flag=HELD, suspend_timeout_millis=late)
+        assert pulled.messages == []
+
+    async def frees_and_sees(broker: ServerProcess) -> None:
+        client = await connected(broker)
+        await waiting.is_refused(client)
+        (small_disk / "filler").unlink()
+        await waiting.comes(client, asked)
+        await client.connection.close()
+
+    async def limited(scene: Coroutine[None, None, None]) -> None:
+        async with asyncio.timeout(GENEROUS):
+            await scene
+
+    with ExitStack() as running_:
+        arguments = broker_arguments(
+            small_disk,
+            "127.0.0.1:1",
+            messageDelayLevel=f"{WAIT_SECONDS}s",
+            transactionCheckInterval="500",
+            transactionTimeOut=str(1000 * WAIT_SECONDS),
+            flushDelayOffsetInterval="100",
+            mappedFileSizeTimerLog="52000",
+        )
+        broker = running_.enter_context(running("broker", *arguments, cwd=small_disk.parent))
+        asyncio.run(limited(fills_and_waits(broker)))
+        if is_killed:
+            broker.signal(signal.SIGKILL)
+            broker = running_.enter_context(running("broker", *arguments, cwd=small_disk.parent))
+        asyncio.run(limited(frees_and_sees(broker)))
+        assert broker.signal(signal.SIGTERM) == 0
+        tables_are_whole(small_disk / "store")

@@ -2,13 +2,21 @@
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from rocket_broker.properties_file import entries_of
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.store import MessageStore, StoreMessage, StoreSettings
+from rocket_broker.store.survey import Damage, StoreLayout, read_log
 from rocket_broker.store_cli import store as command
+from rocket_broker.topic_table import TopicTable
+from rocket_remoting.bodies import TopicConfig
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import encode_properties
@@ -114,6 +122,72 @@ def test_damage_is_found_with_its_place(root: Path) -> None:
     assert "streamkit store repair" in result.stdout
 
 
+@pytest.mark.parametrize("name", [b"KEYS", b"TAGS"])
+def test_a_message_with_damaged_properties_is_kept(root: Path, name: bytes) -> None:
+    """The broker delivers it with what is left of them: it is dumped so, verify names it, and repair leaves it."""
+    start = record_starts(root)[10]
+    overwrite(root / LOG, (root / LOG).read_bytes().index(name, start), b"\xff")
+    found = verified(root)
+    assert (found["damages"], found["records"], found["damaged_properties"]) == ([], 300, [start])
+    assert (found["sound"], found["missing_entries"]) == ((True, 0) if name == b"KEYS" else (False, 1))
+    assert f"the properties of the message at {start} are damaged" in run("verify", root).stdout
+    dumped = json.loads(run("dump", root).stdout.splitlines()[10])
+    assert f"\ufffd{name[1:].decode()}" in dumped["properties"]
+    assert json.loads(run("repair", root, "--yes", "--json").stdout)["gaps"] == 0
+    assert verified(root)["sound"]
+    assert bodies(root, 0) == list(range(0, 300, 2))
+
+
+@pytest.fixture
+def known(root: Path) -> None:
+    """The broker knows the topic ``orders``, besides its own."""
+    settings = BrokerSettings.from_entries(entries_of({"storePathRootDir": str(root)}, "test"))
+    TopicTable(settings, SystemClock()).update(TopicConfig(topic_name="orders"))
+
+
+@pytest.mark.usefixtures("known")
+def test_messages_of_a_deleted_topic_are_no_damage(root: Path) -> None:
+    """The log keeps them, and they have no entries; repair does not bring the topic back."""
+    store = opened(root)
+    for queue_id in (0, 1):
+        store.put(StoreMessage("gone", queue_id, b"%03d" % queue_id))
+    store.delete_topic("gone")
+    asyncio.run(store.stop())
+    found = verified(root)
+    assert (found["sound"], found["records"], found["entries"], found["deleted"]) == (True, 302, 300, 2)
+    run("repair", root, "--yes")
+    assert verified(root) == found | {"index_files": 1}
+    store = opened(root)
+    assert store.topics_with_queues() == {"orders": [0, 1]}
+    asyncio.run(store.stop())
+
+
+@pytest.mark.usefixtures("known")
+def test_a_topic_made_anew_is_no_damage(root: Path) -> None:
+    """Its messages have the numbers that those had which were deleted; repair leaves it so."""
+    store = opened(root)
+    store.delete_topic("orders")
+    for number in range(3):
+        store.put(StoreMessage("orders", 0, b"%03d" % number))
+    asyncio.run(store.stop())
+    found = verified(root)
+    assert (found["sound"], found["entries"], found["deleted"]) == (True, 3, 300)
+    run("repair", root, "--yes")
+    assert verified(root)["sound"]
+    assert bodies(root, 0) == [0, 1, 2]
+
+
+def test_a_message_with_a_damaged_number_is_stepped_over(root: Path) -> None:
+    """No queue is as long as it says: the message is damage, and lost."""
+    start = record_starts(root)[10]
+    overwrite(root / LOG, start + 20, b"\x20")
+    found = verified(root)
+    assert (found["sound"], found["records"]) == (False, 299)
+    assert json.loads(run("repair", root, "--yes", "--json").stdout)["gaps"] == 1
+    assert verified(root)["sound"]
+    assert bodies(root, 0) == [number for number in range(0, 300, 2) if number != 10]
+
+
 def test_dump_writes_each_message_as_a_line(root: Path) -> None:
     """Filtered by topic, queue, offset and key; text as text."""
     lines = [
@@ -127,6 +201,17 @@ def test_dump_writes_each_message_as_a_line(root: Path) -> None:
     assert len(run("dump", root, "--key", "k5").stdout.splitlines()) == 1
     assert len(run("dump", root, "--limit", 7).stdout.splitlines()) == 7
     assert run("dump", root, "--topic", "others").stdout == ""
+
+
+def test_who_reads_a_store_passes_over_files_that_its_broker_deletes(root: Path) -> None:
+    """Those that are old enough go while a dump has not come to them."""
+    layout = StoreLayout.of(root)
+    items = read_log(layout)
+    next(items)
+    for path in layout.log[1:3]:
+        path.unlink()
+    left = [item[0].commit_log_offset // LOG_FILE_SIZE for item in items if not isinstance(item, Damage)]
+    assert sorted(set(left)) == [0, *range(3, len(layout.log))]
 
 
 def test_repair_keeps_all_but_the_damaged_messages(root: Path) -> None:
@@ -144,6 +229,22 @@ def test_repair_keeps_all_but_the_damaged_messages(root: Path) -> None:
     assert bodies(root, 1) == [number for number in range(1, 300, 2) if number != 11]
 
 
+def test_a_queue_without_messages_keeps_its_count_when_repaired(tmp_path: Path) -> None:
+    """They were deleted by age: the next one has the number after theirs, as consumers expect."""
+    store = opened(tmp_path)
+    for number in range(300):
+        store.put(StoreMessage("orders" if number > 2 else "idle", 0, b"%03d" % number + bytes(500)))
+    assert asyncio.run(store.delete_before(2**62))
+    asyncio.run(store.stop())
+    run("repair", tmp_path, "--yes")
+    assert verified(tmp_path)["sound"]
+    store = opened(tmp_path)
+    assert (store.min_offset("idle", 0), store.max_offset("idle", 0)) == (3, 3)
+    assert store.put(StoreMessage("idle", 0, b"next")).queue_offset == 3
+    asyncio.run(store.stop())
+    assert verified(tmp_path)["sound"]
+
+
 def test_damage_up_to_a_file_s_end_is_repaired(root: Path) -> None:
     """The file ends there, and the log goes on with the next one."""
     starts = [start for start in record_starts(root) if start < LOG_FILE_SIZE]
@@ -151,6 +252,33 @@ def test_damage_up_to_a_file_s_end_is_repaired(root: Path) -> None:
     run("repair", root, "--yes")
     assert verified(root)["sound"]
     assert len(bodies(root, 0)) + len(bodies(root, 1)) == 298
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_files_of_the_log_cut_short_or_missing_are_completed(
+    root: Path, number: int, *, is_missing: bool
+) -> None:
+    """A broker would not start without; what was in them is lost, and queues keep their numbers."""
+    files = sorted((root / "commitlog").iterdir())
+    if is_missing:
+        files[number].unlink()
+    else:
+        os.truncate(files[number], 1000)
+    found = verified(root)
+    names = "missing_files" if is_missing else "short_files"
+    is_inside = number == 1 or not is_missing  # what begins later or ends earlier is a log too
+    assert found[names] == ([files[number].name] if is_inside else [])
+    assert found["sound"] == (is_missing and number == 0)
+    kept = [line["body"] for line in map(json.loads, run("dump", root).stdout.splitlines())]
+    result = run("repair", root, "--yes")
+    assert ("1 file of the log completed" in result.stdout) == is_inside
+    assert verified(root)["sound"]
+    assert len(bodies(root, 0)) + len(bodies(root, 1)) == len(kept) > 100
+    store = opened(root)
+    last = int(kept[-1][:3])
+    assert store.max_offset("orders", last % 2) == last // 2 + 1
+    asyncio.run(store.stop())
 
 
 def test_nothing_is_repaired_unasked(root: Path) -> None:
@@ -170,6 +298,32 @@ def test_a_store_in_use_is_left_alone(root: Path) -> None:
     asyncio.run(store.stop())
 
 
+@pytest.mark.skipif(not Path("/sys/kernel").is_dir(), reason="Linux has a directory that nobody may write to")
+def test_a_store_that_may_only_be_read_is_verified(root: Path) -> None:
+    """A copy on a read-only disk, or with another user's files: its lock is not to be had, and not needed."""
+    (root / "lock").unlink()
+    (root / "lock").symlink_to("/sys/kernel/streamkit-lock")
+    result = run("verify", root, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["records"]) == (0, 300)
+    assert "so it is not known whether a broker has the store open" in result.stderr
+    assert run("repair", root, "--yes").exit_code == 1
+
+
 def test_a_directory_without_a_store_is_told(tmp_path: Path) -> None:
     """In one sentence."""
     assert "holds no store" in run("verify", tmp_path).stderr
+
+
+def test_a_reader_that_has_enough_is_no_error(root: Path) -> None:
+    """As `| head -1`: what is not wanted any more is not written, and nothing is told."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "streamkit.cli", "store", "dump", str(root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as dumping:
+        assert dumping.stdout is not None
+        assert dumping.stderr is not None
+        assert json.loads(dumping.stdout.readline())["queueOffset"] == 0
+        dumping.stdout.close()
+        assert dumping.stderr.read() == ""

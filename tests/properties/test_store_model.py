@@ -182,10 +182,10 @@ class StoreMachine(RuleBasedStateMachine):
             result = self.store.get(*queue, offset, 5, 2000, tags)
             assert result.status in (GetStatus.FOUND, GetStatus.NO_MATCHED_MESSAGE)
             assert result.next_begin_offset > offset
-            for queue_offset, record in zip(result.queue_offsets, result.records, strict=True):
-                stored = decode_record(record)
-                assert (stored.topic, stored.queue_id, stored.queue_offset) == (*queue, queue_offset)
-                found.append((queue_offset, bytes(stored.body)))
+            for stored in map(decode_record, result.records):
+                assert (stored.topic, stored.queue_id) == queue
+                assert offset <= stored.queue_offset < result.next_begin_offset
+                found.append((stored.queue_offset, bytes(stored.body)))
             offset = result.next_begin_offset
         return found
 

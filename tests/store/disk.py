@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +14,7 @@ from rocket_remoting.record import decode_record
 from tests.store.faulty_file_system import FaultyFileSystem
 
 LOG_FILE_SIZE = 16 * 1024
+FOREVER = 2**62
 ENTRIES_PER_FILE = 50
 SMALL = {
     "mapped_file_size_commit_log": LOG_FILE_SIZE,
@@ -88,10 +90,10 @@ class Disk:
         """Return what is in a file."""
         return bytes(self.file_system.map(path))
 
-    def close(self) -> None:
-        """Stop the stores that are still open."""
+    def close(self, run: Callable[[Coroutine[None, None, None]], None] = asyncio.run) -> None:
+        """Stop the stores that are still open; ``run`` is that of the loop in which they were started."""
         for store in self._open:
-            stop(store)
+            run(store.stop())
 
 
 def stop(store: MessageStore) -> None:
@@ -144,3 +146,17 @@ def bodies(store: MessageStore, topic: str = "orders", queue_id: int = 0) -> lis
         found += [decode_record(record).body for record in result.records]
         offset = result.next_begin_offset
     return found
+
+
+def put(store: MessageStore, *numbers: int, **fields: object) -> list[bytes]:
+    """Store messages with numbers as bodies and keys; return the bodies."""
+    given = [b"%d" % number for number in numbers]
+    for body in given:
+        key = f"k{body.decode()}"
+        store.put(message(body=body, keys=key, properties={"KEYS": key}, **fields))
+    return given
+
+
+def without_mark(disk: Disk) -> None:
+    """Make the checkpoint one of Apache's brokers."""
+    overwrite(disk, disk.root / "checkpoint", 64, bytes(24))

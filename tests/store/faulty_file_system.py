@@ -1,6 +1,6 @@
 """A file system in memory that keeps after a crash only what was synced, and of the rest whatever it likes.
 
-It is the disk a store has to expect: of the pages written since the last sync any may have reached it or not, files
+It is the disk a store has to expect: of the sectors written since the last sync any may have reached it or not, files
 made since may have no name, files removed may have it again. And it is strict where the operating system would kill
 the process: room must be allocated before it is written to.
 """
@@ -8,12 +8,17 @@ the process: room must be allocated before it is written to.
 import errno
 from collections.abc import Sequence
 from pathlib import Path
-from random import Random
+from typing import Protocol
 
 from rocket_broker.store.errors import StoreLocked
-from rocket_broker.store.files import PAGE_SIZE
+from rocket_broker.store.files import PAGE_SIZE, SECTOR_SIZE
 
-_ZEROS = bytes(PAGE_SIZE)
+
+class Choices(Protocol):
+    """What decides how a disk fails: `random.Random`, or a test that tries every way."""
+
+    def choice(self, candidates: "Sequence[_File | bytes | None]", /) -> "_File | bytes | None":
+        """Return one of several."""
 
 
 class FaultyFileSystem:
@@ -23,6 +28,7 @@ class FaultyFileSystem:
         free_pages: Pages that can still be allocated; None: no limit.
         sync_error: Raised by the next syncs.
         create_error: Raised when the next files are made.
+        unremovable: Files that cannot be removed.
         syncs: Paths synced so far, in order.
         modified: When a file was last written, as a test says; 0 otherwise.
         map_limit: What `most_maps` answers.
@@ -33,6 +39,7 @@ class FaultyFileSystem:
         self.free_pages: int | None = None
         self.sync_error: OSError | None = None
         self.create_error: OSError | None = None
+        self.unremovable: set[Path] = set()
         self.syncs: list[Path] = []
         self.modified: dict[Path, int] = {}
         self.map_limit = 1000
@@ -42,7 +49,7 @@ class FaultyFileSystem:
         self._directories: set[Path] = set()
         self._locked: set[Path] = set()
 
-    def crash(self, random: Random) -> "FaultyFileSystem":
+    def crash(self, choices: Choices) -> "FaultyFileSystem":
         """Return what the machine finds when it is up again; this one must not be used any more."""
         after = FaultyFileSystem()
         after._directories = set(self._directories)
@@ -50,10 +57,12 @@ class FaultyFileSystem:
             file, removed = self._files.get(path), self._removed.get(path)
             if file is not None:
                 file.check(path)
-            candidates = [file] if file is not None and file.is_named else [file, removed, None]
-            survivor = random.choice(candidates)
-            if survivor is not None:
-                after._files[path] = survivor.after_crash(random)
+            candidates = (
+                [file] if file is not None and file.is_named else [*dict.fromkeys((file, removed)), None]
+            )
+            survivor = choices.choice(candidates) if len(candidates) > 1 else candidates[0]
+            if isinstance(survivor, _File):
+                after._files[path] = survivor.after_crash(choices)
         return after
 
     def make_directory(self, path: Path) -> None:
@@ -97,6 +106,13 @@ class FaultyFileSystem:
     def read(self, path: Path, start: int, length: int) -> bytes:
         return bytes(self._files[path].content[start : start + length])
 
+    def write(self, path: Path, start: int, data: memoryview) -> None:
+        self._files[path].content[start : start + len(data)] = data
+
+    def read_data(self, path: Path, most: int) -> bytes | None:
+        end = self.data_end(path)
+        return self.read(path, 0, end) if end <= most else None
+
     def data_end(self, path: Path) -> int:
         content = self._files[path].content
         end = len(content.rstrip(b"\0"))
@@ -120,19 +136,22 @@ class FaultyFileSystem:
             self.sync(path)
 
     def remove(self, path: Path) -> None:
+        if path in self.unremovable:
+            raise PermissionError(errno.EPERM, "operation not permitted", str(path))
         if path in self._directories:
             if self.names(path):
                 raise OSError(errno.ENOTEMPTY, "directory not empty", str(path))
             self._directories.remove(path)
         else:
-            file = self._files.pop(path)
-            if file.is_named:
+            file = self._files.pop(path, None)
+            if file is not None and file.is_named:
                 self._removed[path] = file
 
     def lock(self, path: Path) -> "_Lock":
         if path in self._locked:
             raise StoreLocked(path)
-        self._files.setdefault(path, _File(0))
+        if path not in self._directories:
+            self._files.setdefault(path, _File(0))
         self._locked.add(path)
         return _Lock(self._locked, path)
 
@@ -175,11 +194,16 @@ class _File:
             if page not in self.allocated and any(self.content[start : start + PAGE_SIZE]):
                 raise AssertionError(f"SIGBUS: page {page} of {path} was written to without room for it")
 
-    def after_crash(self, random: Random) -> "_File":
+    def after_crash(self, choices: Choices) -> "_File":
         after = _File(len(self.content))
+        after.content[:] = self.durable
+        for start in range(0, len(self.content), SECTOR_SIZE):
+            written = bytes(self.content[start : start + SECTOR_SIZE])
+            if written != self.durable[start : start + SECTOR_SIZE]:
+                survivor = choices.choice([self.durable[start : start + SECTOR_SIZE], written])
+                assert isinstance(survivor, bytes)
+                after.content[start : start + SECTOR_SIZE] = survivor
         for page, start in enumerate(range(0, len(self.content), PAGE_SIZE)):
-            survivor = self.content if random.random() < 0.5 else self.durable
-            after.content[start : start + PAGE_SIZE] = survivor[start : start + PAGE_SIZE]
             if any(after.content[start : start + PAGE_SIZE]):
                 after.allocated.add(page)
         after.durable = bytes(after.content)

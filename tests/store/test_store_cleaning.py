@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -10,7 +11,17 @@ import pytest
 
 from rocket_broker.store import GetStatus, MessageStore, PutStatus
 from rocket_broker.store.files import OsFileSystem
-from tests.store.disk import Disk, message
+from tests.store.disk import (
+    ENTRIES_PER_FILE,
+    Disk,
+    bodies,
+    delete_old,
+    erase,
+    log_file,
+    message,
+    queue_file,
+    stop,
+)
 from tests.store.faulty_file_system import FaultyFileSystem
 
 HOUR = 3_600_000
@@ -87,6 +98,22 @@ def test_nothing_young_goes_where_that_is_switched_off(faulty_disk: Disk, full_l
     assert clean(store) == 3
 
 
+def test_how_files_are_kept_may_change_while_the_store_is_open(
+    faulty_disk: Disk, full_log: MessageStore
+) -> None:
+    """When they are deleted, and from what use of the disk on they are, or messages are refused."""
+    faulty_disk.clock.now = AT_NOON
+    use(faulty_disk, 60)
+    age(faulty_disk, 76, 75, 74, 1, 0)
+    assert clean(full_log) == 0
+    full_log.keep_files_as(replace(full_log.settings, disk_space_warning_level_ratio=50))
+    assert clean(full_log) == 0
+    assert full_log.put(message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    full_log.keep_files_as(replace(full_log.settings, delete_when=frozenset({12})))
+    assert clean(full_log) == 3
+    assert full_log.put(message()).status is PutStatus.OK
+
+
 def test_a_full_disk_refuses_messages_until_there_is_room(faulty_disk: Disk, full_log: MessageStore) -> None:
     """Reads go on; the first look that finds room takes messages again."""
     use(faulty_disk, 91)
@@ -107,6 +134,22 @@ def test_at_most_ten_files_go_at_once_and_never_the_last(disk: Disk) -> None:
     assert [asyncio.run(store.delete_before(2**62)) for _ in range(3)] == [10, 2, 0]
     assert len(log_files(disk)) == 1
     assert store.put(message()).status is PutStatus.OK
+
+
+def test_queues_and_index_give_their_room_back_with_the_log(disk: Disk) -> None:
+    """Of their files only those are left that lead to messages, and an idle queue's last."""
+    store = disk.open(max_index_num=100)
+    store.put(message("idle"))
+    for number in range(400):
+        store.put(message(body=bytes(200), keys=f"k{number}", properties={"KEYS": f"k{number}"}))
+    delete_old(store)
+    first = store.min_offset("orders", 0)
+    begin = first - first % ENTRIES_PER_FILE
+    files = [f"{number * 20:020d}" for number in range(begin, 400, ENTRIES_PER_FILE)]
+    assert disk.file_system.names(queue_file(disk).parent) == files
+    assert len(files) < 400 // ENTRIES_PER_FILE
+    assert len(disk.file_system.names(disk.root / "index")) <= (400 - first) // 99 + 2
+    assert disk.file_system.names(queue_file(disk, "idle").parent) == [f"{0:020d}"]
 
 
 def test_queues_keep_their_count_over_a_crash_after_deleting(
@@ -131,6 +174,63 @@ def test_nothing_is_deleted_when_the_disk_refuses_the_flush(
         clean(full_log)
     assert len(log_files(faulty_disk)) == 5
     faulty_disk.file_system.sync_error = None
+
+
+def test_nothing_is_deleted_when_only_the_log_is_on_the_disk(
+    faulty_disk: Disk, full_log: MessageStore
+) -> None:
+    """A process out of files cannot flush the queues: their entries of what is deleted cannot be made anew."""
+    files = faulty_disk.file_system
+    assert isinstance(files, FaultyFileSystem)
+    assert asyncio.run(full_log.flush_to(full_log.max_commit_log_offset))
+    files.sync_error = OSError(errno.EMFILE, "too many open files")
+    with pytest.raises(OSError, match="the disk refused a flush"):
+        clean(full_log)
+    assert len(log_files(faulty_disk)) == 5
+    files.sync_error = None
+    assert clean(full_log) == 3
+
+
+@pytest.mark.parametrize("of", ["log", "queue", "index"])
+def test_a_file_that_cannot_be_removed_leaves_no_hole(faulty_disk: Disk, of: str) -> None:
+    """Those behind it stay until it goes: at the next start no file is missing between others."""
+    files = faulty_disk.file_system
+    assert isinstance(files, FaultyFileSystem)
+    store = faulty_disk.open(max_index_num=100)
+
+    def fill() -> None:
+        for number in range(400):
+            store.put(message(body=bytes(200), keys=f"k{number}", properties={"KEYS": f"k{number}"}))
+
+    fill()
+    first_index = faulty_disk.root / "index" / files.names(faulty_disk.root / "index")[0]
+    stays = {"log": log_file(faulty_disk), "queue": queue_file(faulty_disk), "index": first_index}[of]
+    files.unremovable.add(stays)
+    for _ in range(2):
+        with pytest.raises(PermissionError):
+            delete_old(store)
+        fill()
+    given = bodies(store)
+    end = store.max_offset("orders", 0)
+    stop(store)
+    store = faulty_disk.open(max_index_num=100)
+    assert (bodies(store)[-len(given) :], store.max_offset("orders", 0)) == (given, end)
+    files.unremovable.clear()
+    while delete_old(store):
+        pass
+    assert len(log_files(faulty_disk)) == 1
+    assert stays.name not in files.names(stays.parent)
+
+
+def test_a_file_that_somebody_else_removed_is_passed_over(disk: Disk) -> None:
+    """Who makes room by hand does not keep the broker from making more."""
+    store = disk.open()
+    while len(log_files(disk)) < 5:
+        store.put(message(body=bytes(8000)))
+    erase(disk, log_file(disk))
+    assert delete_old(store) == 4
+    assert len(log_files(disk)) == 1
+    assert store.get("orders", 0, store.min_offset("orders", 0), 32, 2**31).status is GetStatus.FOUND
 
 
 def test_a_running_store_cleans_by_itself(disk: Disk) -> None:

@@ -66,3 +66,28 @@ def test_the_offsets_pass_over_nothing_that_is_lost(tmp_path: Path, seed: int) -
     with VirtualTime() as time:
         disk = Disk(FaultyFileSystem(), Path("/store"), time.clock)  # type: ignore[arg-type]
         time.run(goes_on(*time.run(delivers(disk))))
+
+
+def test_messages_deleted_before_they_are_due_hold_up_nobody(tmp_path: Path) -> None:
+    """A disk that fills may cost those that wait the longest: who waits behind them comes in time."""
+
+    async def scene(disk: Disk) -> None:
+        store = disk.open()
+        await store.start()
+        service = service_of(disk, store, tmp_path / "delayOffset.json")
+        service.start()
+        properties = {"DELAY": "2", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        for body in (b"deleted", b"kept"):
+            due = disk.clock.now_ms() + 5_000
+            store.put(message(SCHEDULE_TOPIC, 1, body=body, properties=properties, tags_code=due))
+            if body == b"deleted":
+                for _ in range(40):
+                    store.put(message("others", body=bytes(1000)))
+                assert await store.delete_before(2**62)
+        await asyncio.sleep(5.1)
+        assert bodies(store) == [b"kept"]
+        service.stop()
+        await store.stop()
+
+    with VirtualTime() as time:
+        time.run(scene(Disk(FaultyFileSystem(), Path("/store"), time.clock)))  # type: ignore[arg-type]

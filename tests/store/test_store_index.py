@@ -4,7 +4,7 @@ import pytest
 
 from rocket_broker.store import FileSizeMismatch, MessageStore
 from rocket_remoting.record import decode_record
-from tests.store.disk import Disk, delete_old, message, stop
+from tests.store.disk import SMALL, Disk, delete_old, log_file, message, overwrite, put, stop
 
 FOREVER = 2**62
 
@@ -79,6 +79,20 @@ def test_files_made_in_one_millisecond_have_different_names(disk: Disk) -> None:
     assert len(disk.file_system.names(disk.root / "index")) == 3
 
 
+def test_files_keep_their_order_when_the_clock_is_set_back(disk: Disk) -> None:
+    """They are named by local time, which jumps back each autumn: the next start finds the newest last."""
+    store = disk.open()
+    put(store, *range(450))
+    disk.clock.now -= 3_600_000
+    put(store, *range(450, 900))
+    disk.clock.now += 7_200_000
+    put(store, *range(900, 950))
+    stop(store)
+    store = disk.store()
+    assert store.load().messages_indexed == 0
+    assert all(len(store.query("orders", f"k{number}", 9, 0, FOREVER)) == 1 for number in range(950))
+
+
 def test_a_message_with_more_keys_than_a_file_holds_is_found_by_the_first(disk: Disk) -> None:
     """Keys beyond the size of a file are left out, nothing else suffers."""
     store = disk.open(max_index_num=10)
@@ -96,6 +110,88 @@ def test_the_index_survives_a_restart(disk: Disk) -> None:
     assert found(store, "k") == [b"1", b"2"]
     assert len(disk.file_system.names(disk.root / "index")) == 1
     assert store.index_end == (disk.clock.now, store.min_commit_log_offset + 98)
+
+
+@pytest.mark.parametrize("is_torn_behind", [False, True])
+def test_times_bound_a_query_after_a_crash(disk: Disk, is_torn_behind: bool) -> None:
+    """The last message of a file is found by the millisecond it was stored in, whatever was taken back behind it."""
+    store = disk.open()
+    for disk.clock.now in (10_000, 11_900):
+        store.put(message(body=b"%d" % disk.clock.now, keys="k"))
+    store.flush()
+    end = store.max_commit_log_offset
+    if is_torn_behind:
+        disk.clock.now = 13_000
+        store.put(message(body=b"torn", keys="k"))
+    disk = disk.kill()
+    if is_torn_behind:
+        overwrite(disk, log_file(disk), end, bytes(8))
+    store = disk.open()
+    assert found(store, "k", 11_900, 11_900) == [b"11900"]
+    assert store.index_end[0] == 11_900
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_was_repaired_in_the_index_reaches_the_disk(faulty_disk: Disk, seed: int) -> None:
+    """After a crash, a start, an orderly end and another crash all that was flushed is found by its keys."""
+    disk, settings = faulty_disk, {"max_hash_slot_num": 300}  # in several sectors
+    store = disk.open(**settings)
+    for number in range(100):
+        store.put(message(body=b"%d" % number, keys=f"k{number}"))
+    store.flush()
+    end = store.max_commit_log_offset
+    for number in range(100):
+        store.put(message(body=b"torn", keys=f"k{number}"))
+    disk = disk.kill()
+    overwrite(disk, log_file(disk), end, bytes(8))
+    stop(disk.open(**settings))
+    disk = disk.crash(seed)
+    store = disk.open(**settings)
+    assert [found(store, f"k{number}") for number in range(100)] == [[b"%d" % n] for n in range(100)]
+    disk.close()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_one_crash_took_back_the_next_does_not_find(faulty_disk: Disk, seed: int) -> None:
+    """Entries of a torn end are gone: they would lead into the messages that have taken its place since."""
+    disk, settings = faulty_disk, {"max_hash_slot_num": 300, "max_index_num": 1000}
+    store = disk.open(**settings)
+    for number in range(100):
+        store.put(message(body=b"%d" % number, keys=f"k{number}"))
+    store.flush()
+    end = store.max_commit_log_offset
+    for number in range(100):
+        store.put(message(body=b"torn", keys=f"torn{number}"))
+    disk = disk.kill()
+    overwrite(disk, log_file(disk), end, bytes(8))
+    store = disk.open(**settings)
+    for number in range(100, 150):
+        store.put(message(body=b"%d" % number, keys=f"k{number}", properties={"pad": "p" * 300}))
+    store.flush()
+    for number in range(150, 200):
+        store.put(message(body=b"%d" % number, keys=f"k{number}"))
+    disk = disk.crash(seed)
+    store = disk.open(**settings)
+    assert [found(store, f"k{number}") for number in range(150)] == [[b"%d" % n] for n in range(150)]
+    disk.close()
+
+
+def test_an_index_file_of_which_nothing_is_left_is_gone(disk: Disk) -> None:
+    """A start that finds its entries damaged deletes it, and the store goes on with another one."""
+    store = disk.open()
+    store.put(message(body=b"1", keys="k"))
+    store.flush()
+    disk = disk.kill()
+    (name,) = disk.file_system.names(disk.root / "index")
+    first_entry = 40 + 4 * SMALL["max_hash_slot_num"] + 20
+    overwrite(disk, disk.root / "index" / name, first_entry, bytes(20))
+    store = disk.open()
+    assert disk.file_system.names(disk.root / "index") == []
+    store.flush()
+    store.put(message(body=b"2", keys="k"))
+    store.flush()
+    assert found(store, "k") == [b"2"]
+    disk.close()
 
 
 def test_expired_messages_are_not_found(disk: Disk) -> None:

@@ -9,13 +9,25 @@ import pytest
 
 from rocket_broker.store import GetStatus, MessageStore, PutStatus, StoreSettings
 from rocket_broker.store.files import OsFileSystem
+from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.record import decode_record
 from tests.store.disk import SMALL, Disk, bodies, message, stop
 
 
 def test_no_more_files_are_mapped_than_allowed(disk: Disk) -> None:
-    """Queues that are not in use give their map up; they are mapped again when they are."""
+    """The one mapped first, and not used since, gives its map up."""
+    maps = OpenMaps(disk.file_system, limit=5)
+    files = [MappedFile(disk.root / f"{number}", 0, 4096, maps) for number in range(20)]
+    for file in files:
+        maps.create(file.path, file.size)
+        file.open()
+        assert len(maps) == sum(each.view is not None for each in files) <= 5
+    assert file.view is not None
+
+
+def test_queues_that_gave_their_map_up_are_read_again(disk: Disk) -> None:
+    """Whatever their number."""
     store = disk.open(max_open_maps=5)
     for number in range(200):
         store.put(message(queue_id=number % 50, body=b"%d" % number))

@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import Sequence
 
 import pytest
 
@@ -143,6 +144,34 @@ def test_a_refused_message_leaves_no_trace(disk: Disk, refused: object, status: 
     assert read_size_and_magic(log, after.commit_log_offset) == (after.size, MAGIC_V1)
 
 
+def test_what_is_just_within_the_limits_is_stored(disk: Disk) -> None:
+    """The longest of everything at once, and a restart finds it."""
+    store = disk.open(max_message_size=1000, mapped_file_size_commit_log=64 * 1024)
+    properties = b"k\x01" + b"v" * 32764 + b"\x02"
+    topic, queue_id, most = "t" * 127, 2**31 - 1, 2**63 - 1
+    result = store.put(
+        message(
+            topic,
+            queue_id,
+            b"x" * 1000,
+            properties=properties,
+            flag=-(2**31),
+            born_timestamp=most,
+            tags_code=most,
+            born_host=("255.255.255.255", 2**31 - 1),
+        )
+    )
+    assert result.status is PutStatus.OK
+    disk = disk.kill()
+    store = disk.open(max_message_size=1000, mapped_file_size_commit_log=64 * 1024)
+    found = store.message_in_queue(topic, queue_id, 0)
+    assert found is not None
+    header = peek_record(found)
+    assert (header.body_length, header.properties, header.topic) == (1000, properties, topic)
+    assert (header.queue_id, header.flag, header.born_timestamp) == (queue_id, -(2**31), most)
+    disk.close()
+
+
 def test_a_message_larger_than_a_file_is_refused(disk: Disk) -> None:
     """A record that no file can hold is illegal, and the log goes on where it was."""
     store = disk.open()
@@ -177,14 +206,16 @@ def test_listeners_hear_of_each_message(disk: Disk) -> None:
     store = disk.open()
     heard: list[tuple[object, ...]] = []
 
-    def listener(topic: str, queue_id: int, queue_offset: int, tags_code: int, stored_at: int) -> None:
+    def listener(
+        topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], stored_at: int
+    ) -> None:
         found = store.get(topic, queue_id, queue_offset, 1, 999).records
-        heard.append((topic, queue_id, queue_offset, tags_code, stored_at, len(found)))
+        heard.append((topic, queue_id, queue_offset, tags_codes, stored_at, len(found)))
 
     store.arrival_listeners.append(listener)
     store.put(message(queue_id=1, tags_code=77))
     store.put(message(sys_flag=TRANSACTION_PREPARED))
-    assert heard == [("orders", 1, 0, 77, disk.clock.now, 1)]
+    assert heard == [("orders", 1, 0, (77,), disk.clock.now, 1)]
 
 
 def test_a_failing_listener_spoils_nothing(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
@@ -192,7 +223,7 @@ def test_a_failing_listener_spoils_nothing(disk: Disk, caplog: pytest.LogCapture
     store = disk.open()
     heard: list[int] = []
 
-    def failing(topic: str, queue_id: int, queue_offset: int, tags_code: int, stored_at: int) -> None:
+    def failing(*arrival: object) -> None:
         raise RuntimeError("no")
 
     store.arrival_listeners += [failing, lambda *arrival: heard.append(arrival[2])]

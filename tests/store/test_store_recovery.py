@@ -1,45 +1,33 @@
 """Opening a store after an orderly end and after a crash."""
 
 import struct
+from pathlib import Path
 
 import pytest
 
-from rocket_broker.store import FileSizeMismatch, MessageStore, StoreCorrupt, StoreLocked
-from rocket_broker.store.files import PAGE_SIZE
+from rocket_broker.store import FileSizeMismatch, StoreCorrupt, StoreLocked
+from rocket_broker.store.files import PAGE_SIZE, OsFileSystem
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.record import decode_record
 from rocket_remoting.sys_flag import TRANSACTION_PREPARED
 from rocket_remoting.topics import SCHEDULE_TOPIC
 from tests.store.disk import (
     ENTRIES_PER_FILE,
+    FOREVER,
     LOG_FILE_SIZE,
     Disk,
+    FakeClock,
     bodies,
     delete_old,
     erase,
     log_file,
     message,
     overwrite,
+    put,
     queue_file,
     stop,
+    without_mark,
 )
-
-FOREVER = 2**62
-
-
-def put(store: MessageStore, *numbers: int, **fields: object) -> list[bytes]:
-    """Store messages with numbers as bodies and keys; return the bodies."""
-    given = [b"%d" % number for number in numbers]
-    for body in given:
-        key = f"k{body.decode()}"
-        store.put(message(body=body, keys=key, properties={"KEYS": key}, **fields))
-    return given
-
-
-def without_mark(disk: Disk) -> None:
-    """Make the checkpoint one of Apache's brokers."""
-    overwrite(disk, disk.root / "checkpoint", 64, bytes(24))
-
 
 # Orderly ends
 
@@ -74,6 +62,26 @@ def test_a_store_opens_once(disk: Disk) -> None:
     put(store, 1)
     stop(store)
     assert bodies(disk.open()) == [b"1"]
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_two_stores_do_not_share_a_log(tmp_path: Path, is_linked: bool) -> None:
+    """Neither by a setting copied from the other's file, nor through a link."""
+    clock, files = FakeClock(), OsFileSystem()
+    first, second = (Disk(files, tmp_path / name, clock) for name in "ab")
+    store = first.open()
+    put(store, 1)
+    shared = {"commit_log_dir": first.root / "commitlog"}
+    if is_linked:
+        second.root.mkdir()
+        (second.root / "commitlog").symlink_to(first.root / "commitlog")
+        shared = {}
+    with pytest.raises(StoreLocked, match=r"commitlog is locked: another .*storePathCommitLog"):
+        second.open(**shared)
+    put(store, 2)
+    stop(store)
+    assert bodies(first.open()) == [b"1", b"2"]
+    first.close()
 
 
 def test_stopping_twice_is_stopping_once(disk: Disk) -> None:
@@ -128,86 +136,6 @@ def test_the_log_is_read_from_the_mark(disk: Disk) -> None:
     assert report.records <= 10
 
 
-@pytest.mark.parametrize(
-    ("what", "reason"),
-    [
-        ("the head", ""),
-        ("the head but its size", "magic"),
-        ("the body", "is damaged"),
-        ("its own offset", "says it is at"),
-        ("the topic's length", "does not agree"),
-        ("the last page", "never reached the disk"),
-        ("a page of properties", "never reached the disk"),
-    ],
-)
-def test_a_torn_record_is_cut_off_with_all_behind_it(disk: Disk, what: str, reason: str) -> None:
-    """Whatever part of it is missing, the record and those after it are gone, and their entries with them."""
-    store = disk.open()
-    put(store, 0, 1)
-    store.flush()
-    begin = store.max_commit_log_offset
-    size = store.put(message(body=b"torn", keys="k2", properties={"p": "v" * 2 * PAGE_SIZE})).size
-    put(store, 3, 4)
-    disk = disk.kill()
-    last_page = (begin + size) // PAGE_SIZE * PAGE_SIZE
-    position, length = {
-        "the head": (begin, 88),
-        "the head but its size": (begin + 4, 84),
-        "the body": (begin + 88, 2),
-        "its own offset": (begin + 28, 8),
-        "the topic's length": (begin + 88 + 4, 1),
-        "the last page": (last_page, begin + size - last_page),
-        "a page of properties": (PAGE_SIZE, PAGE_SIZE),
-    }[what]
-    overwrite(disk, log_file(disk), position, bytes(length))
-    store = disk.store()
-    report = store.load()
-    assert bodies(store) == [b"0", b"1"]
-    assert report.end == store.max_commit_log_offset == begin
-    assert reason in report.torn
-    assert (report.torn == "") == (reason == "")
-    assert [len(store.query("orders", f"k{number}", 32, 0, FOREVER)) for number in range(5)] == [
-        1,
-        1,
-        0,
-        0,
-        0,
-    ]
-    put(store, 2)
-    assert bodies(store) == [b"0", b"1", b"2"]
-    disk.close()
-
-
-def test_remains_of_cut_off_records_never_come_back(disk: Disk) -> None:
-    """A record written over a torn one, as long as that, does not bring those behind it to life."""
-    store = disk.open()
-    put(store, 0)
-    store.flush()
-    begin = store.max_commit_log_offset
-    put(store, 1, 2, 3)
-    disk = disk.kill()
-    overwrite(disk, log_file(disk), begin + 88, b"?")
-    store = disk.open()
-    put(store, 4)
-    disk = disk.kill()
-    store = disk.open()
-    assert bodies(store) == [b"0", b"4"]
-    disk.close()
-
-
-def test_messages_before_a_mark_are_not_given_up(disk: Disk) -> None:
-    """If the disk damages what was whole on it, that is lost, and what follows is not."""
-    store = disk.open()
-    put(store, *range(10))
-    stop(store)
-    erase(disk, queue_file(disk))
-    overwrite(disk, log_file(disk), 88, b"?")
-    store = disk.open()
-    assert store.max_commit_log_offset > 900
-    put(store, 10)
-    assert bodies(store) == [b"10"]
-
-
 def test_a_log_whose_last_file_was_just_begun_goes_on_there(disk: Disk) -> None:
     """A blank at the end of the last file but one is whole, even if nothing follows it."""
     store = disk.open()
@@ -250,17 +178,6 @@ def test_entries_made_anew_are_those_that_were_lost(disk: Disk) -> None:
     disk.close()
 
 
-def test_a_message_whose_topic_is_damaged_is_in_no_queue(disk: Disk) -> None:
-    """The check sum is the body's only; a topic that names no directory does no harm."""
-    store = disk.open()
-    put(store, 1)
-    disk = disk.kill()
-    overwrite(disk, log_file(disk), 88 + 1 + 1, b"/")
-    store = disk.open()
-    assert (store.max_offset("orders", 0), store.max_commit_log_offset) == (0, 106)
-    disk.close()
-
-
 # Queues and index are derived
 
 
@@ -287,19 +204,52 @@ def test_short_queues_are_completed_from_the_log(disk: Disk) -> None:
     assert bodies(store) == given
 
 
-def test_a_hole_before_the_mark_is_closed_from_the_log(disk: Disk) -> None:
-    """When the next message of a queue is not the next number, the log is read for what is missing."""
+@pytest.mark.parametrize("left", [0, 1])
+def test_missing_index_files_are_made_from_the_log(disk: Disk, left: int) -> None:
+    """After an orderly end too: the checkpoint says that there were some."""
     store = disk.open()
-    put(store, *range(40))
-    store.flush()
-    put(store, 40, queue_id=1)
-    put(store, 40)
-    disk = disk.kill()
-    overwrite(disk, queue_file(disk), 10 * 20, bytes(31 * 20))
+    for number in range(900):
+        disk.clock.now += 100
+        put(store, number)
+    stop(store)
+    for name in disk.file_system.names(disk.root / "index")[left:]:
+        erase(disk, disk.root / "index" / name)
+    store = disk.store()
+    report = store.load()
+    assert report.ended_in_order
+    assert report.messages_indexed == 900 - left * 399
+    assert all(len(store.query("orders", f"k{number}", 9, 0, FOREVER)) == 1 for number in range(900))
+    stop(store)
+    assert disk.store().load().messages_indexed == 0
+
+
+def test_an_index_file_of_the_same_second_is_missed_too(disk: Disk) -> None:
+    """The checkpoint and the index know to the millisecond when the newest message of the index was stored."""
     store = disk.open()
-    assert bodies(store) == [b"%d" % number for number in range(41)]
-    assert bodies(store, "orders", 1) == [b"40"]
-    disk.close()
+    put(store, *range(399))
+    disk.clock.now += 500
+    put(store, *range(399, 450))
+    stop(store)
+    last = disk.file_system.names(disk.root / "index")[-1]
+    erase(disk, disk.root / "index" / last)
+    store = disk.open()
+    assert all(len(store.query("orders", f"k{number}", 9, 0, FOREVER)) == 1 for number in range(450))
+
+
+@pytest.mark.parametrize("length", [None, 100])
+def test_without_a_checkpoint_the_whole_log_is_read(disk: Disk, length: int | None) -> None:
+    """A missing or short one is made anew, and nothing is taken on trust."""
+    store = disk.open()
+    given = put(store, *range(300))
+    stop(store)
+    erase(disk, disk.root / "checkpoint")
+    if length is not None:
+        disk.file_system.create(disk.root / "checkpoint", length)
+    store = disk.store()
+    report = store.load()
+    assert (report.ended_in_order, report.read_from, report.records) == (False, 0, 300)
+    assert bodies(store) == given
+    assert all(len(store.query("orders", f"k{number}", 9, 0, FOREVER)) == 1 for number in range(300))
 
 
 def test_a_queue_made_anew_begins_where_the_log_does(disk: Disk) -> None:
@@ -346,6 +296,38 @@ def test_a_deleted_topic_stays_deleted(disk: Disk) -> None:
     disk = disk.kill()
     store = disk.open()
     assert store.topics_with_queues() == {"other": [0]}
+    disk.close()
+
+
+@pytest.mark.parametrize("lost", ["index", "consumequeue"])
+def test_a_topic_made_anew_has_its_new_messages_only(disk: Disk, lost: str) -> None:
+    """However much of the log is read: those deleted do not come back, nor take numbers of new ones."""
+    store = disk.open()
+    put(store, *range(10))
+    store.delete_topic("orders")
+    given = put(store, 10, 11, 12)
+    stop(store)
+    erase(disk, disk.root / lost)
+    store = disk.open()
+    assert bodies(store) == given
+    assert [put(store, number) for number in (13, 14)] == [[b"13"], [b"14"]]
+    assert bodies(store) == [*given, b"13", b"14"]
+
+
+def test_a_gap_brings_no_deleted_messages_back(disk: Disk) -> None:
+    """The whole log is read for a queue that misses entries: those of others stay as they are."""
+    store = disk.open()
+    put(store, *range(10))
+    store.delete_topic("orders")
+    given = put(store, 10, 11)
+    others = put(store, 20, 21, 22, topic="others")
+    given += put(store, 12)
+    store.flush()
+    others += put(store, 23, topic="others")
+    disk = disk.kill()
+    erase(disk, queue_file(disk, "others"))
+    store = disk.open()
+    assert (bodies(store), bodies(store, "others")) == (given, others)
     disk.close()
 
 
@@ -475,12 +457,47 @@ def test_a_file_of_another_size_is_an_error(disk: Disk) -> None:
     assert bodies(disk.open()) == [b"1"]
 
 
+@pytest.mark.parametrize(
+    "size", ["mapped_file_size_commit_log", "mapped_file_size_consume_queue", "max_index_num"]
+)
+def test_a_start_with_wrong_sizes_is_no_crash(disk: Disk, size: str) -> None:
+    """It has changed nothing: with the right ones the store is still one that ended in order."""
+    store = disk.open()
+    put(store, *range(10))
+    stop(store)
+    with pytest.raises(FileSizeMismatch):
+        disk.open(**{size: 2000})
+    assert disk.store().load().ended_in_order
+
+
 def test_a_strange_file_is_an_error(disk: Disk) -> None:
     """A file that no broker made is not guessed about."""
     disk.file_system.make_directory(disk.root / "commitlog")
     disk.file_system.create(disk.root / "commitlog" / "notes", LOG_FILE_SIZE)
     with pytest.raises(StoreCorrupt, match="no file of this store"):
         disk.open()
+
+
+def test_a_long_recovery_tells_how_far_it_is(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    """Every five seconds, in the log and to who asked: what takes minutes must not look as if it hung."""
+    store = disk.open(mapped_file_size_commit_log=2**20)
+    put(store, *range(5000))
+    after = disk.kill()
+    after.clock = TickingClock()
+    caplog.set_level("INFO", "rocket_broker.store.recovery")
+    progress: list[str] = []
+    after.store(mapped_file_size_commit_log=2**20).load(lambda: progress.append("goes on"))
+    told = [text for text in caplog.messages if "opening the store, read 0 of at most 1 MiB" in text]
+    assert len(told) == len(progress) == 2
+    after.close()
+
+
+class TickingClock(FakeClock):
+    """A clock on which three seconds pass between two looks."""
+
+    def now_ms(self) -> int:
+        self.now += 3_000
+        return self.now
 
 
 def test_the_report_is_a_sentence(disk: Disk) -> None:
@@ -496,6 +513,12 @@ def test_the_report_is_a_sentence(disk: Disk) -> None:
         "1 queues, 2 entries taken back, 1 added; 1 messages indexed; "
         "cut off a torn end (the body of the record at 212 is damaged); 0 ms"
     )
+    disk.close()
+
+
+def test_the_report_of_a_new_store_speaks_of_no_broker_before(disk: Disk) -> None:
+    """There was none: nothing was stopped."""
+    assert str(disk.store().load()) == "the store is empty; 0 ms"
     disk.close()
 
 

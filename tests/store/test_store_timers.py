@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -188,14 +188,143 @@ def test_a_power_failure_loses_no_timer_that_was_on_the_disk(
     disk.close()
 
 
+class Dying(FaultyFileSystem):
+    """Keeps what a power failure before and after each sync of the timers' files would leave.
+
+    Attributes:
+        left: That, from the first sync on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[FaultyFileSystem] = []
+
+    def sync(self, path: Path) -> None:
+        is_timers = "timer" in str(path.relative_to("/store"))
+        if is_timers:
+            self._die()
+        super().sync(path)
+        if is_timers:
+            self._die()
+
+    def _die(self) -> None:
+        self.left.append(self.crash(Random(len(self.left))))
+
+
+def test_a_power_failure_amid_a_flush_loses_no_timer(time: VirtualTime) -> None:
+    """Whatever sectors of wheel, log and checkpoint are ahead of the others, each timer is found, in its order."""
+    files = Dying()
+    disk = Disk(files, Path("/store"), time.clock)  # type: ignore[arg-type]
+    timers = Timers(disk)
+    moments = [20, 20, 40, 40, 600]
+
+    async def fails() -> None:
+        for name in "abc":
+            for seconds in moments:
+                timers.send(f"{name}{seconds}", seconds)
+            timers.store.flush()
+            await asyncio.sleep(4)
+            moments[:] = [seconds - 4 for seconds in moments]
+
+    timers.run(time, fails)
+    sent = [body.decode() for body in bodies(timers.store, TIMER_TOPIC)]
+    disk.close()
+    for found in files.left:
+        again = Timers(Disk(found, Path("/store"), time.clock))  # type: ignore[arg-type]
+        begun = [body.decode() for body in bodies(again.store, TIMER_TOPIC)]
+
+        async def goes_on(again: Timers = again, begun: list[str] = begun) -> None:
+            await asyncio.sleep(700)
+            assert sorted(again.delivered) == sorted(begun)
+
+        again.run(time, goes_on)
+        again.disk.close()
+    assert begun == sent
+
+
+class LosesUnsynced:
+    """Of two states of a sector the older one is left, and files have the names they had."""
+
+    def choice(self, candidates: Sequence[Any], /) -> Any:
+        return candidates[0]
+
+
+class AheadOfTheLog(Dying):
+    """Keeps what is left when each sync of the timers' files is the last of all."""
+
+    def _die(self) -> None:
+        self.left.append(self.crash(LosesUnsynced()))
+
+
+def test_a_timer_without_its_message_is_not_that_of_another_message(time: VirtualTime) -> None:
+    """The log's end is lost and the timer is not: the next message begins in the same place, and has its own timer."""
+    files = AheadOfTheLog()
+    disk = Disk(files, Path("/store"), time.clock)  # type: ignore[arg-type]
+    timers = Timers(disk)
+
+    async def fails() -> None:
+        timers.store.put(message("others"))
+        timers.store.flush()
+        await asyncio.sleep(3)
+        timers.send("lost", 100)
+        await asyncio.sleep(3)
+
+    timers.run(time, fails)
+    disk.close()
+    lost = 0
+    for found in files.left:
+        again = Timers(Disk(found, Path("/store"), time.clock))  # type: ignore[arg-type]
+        if again.store.max_offset(TIMER_TOPIC, 0):
+            again.disk.close()
+            continue
+        lost += 1
+
+        async def goes_on(again: Timers = again) -> None:
+            again.send("of another length", 200)
+            await asyncio.sleep(150)
+            assert again.delivered == []
+            await asyncio.sleep(60)
+            assert again.delivered == ["of another length"]
+
+        again.run(time, goes_on)
+        again.disk.close()
+    assert lost > 2
+
+
+def test_what_is_over_has_reached_the_disk(time: VirtualTime) -> None:
+    """A power failure right after a delivery: the checkpoint passes over no message that is lost with it."""
+    files = Dying()
+    disk = Disk(files, Path("/store"), time.clock)  # type: ignore[arg-type]
+    timers = Timers(disk)
+
+    async def fails() -> None:
+        for seconds in range(2, 5):
+            timers.send(f"{seconds}", seconds)
+        timers.store.flush()
+        await asyncio.sleep(6)
+
+    timers.run(time, fails)
+    disk.close()
+    assert len(files.left) > 5
+    for found in files.left:
+        again = Timers(Disk(found, Path("/store"), time.clock))  # type: ignore[arg-type]
+
+        async def goes_on(again: Timers = again) -> None:
+            await asyncio.sleep(10)
+            assert {*again.delivered} == {"2", "3", "4"}
+
+        again.run(time, goes_on)
+        again.disk.close()
+
+
 def test_another_precision_finds_the_timers(timer_disk: Disk, time: VirtualTime) -> None:
-    """The wheel is made anew when it counts in other units, both ways."""
+    """The wheel is made anew when it counts in other units, both ways: what was two moments may be one then."""
     for precision, name in ((1000, "a"), (100, "b"), (1000, "c")):
         timers = Timers(timer_disk, precision_ms=precision)
 
         async def scene(timers: Timers = timers, name: str = name) -> None:
-            timers.send(name, 300)
-            timers.send(f"{name}2", 300)
+            due = timers.send(name, 50)
+            timers.send(f"{name}2", 50, TIMER_OUT_MS=str((due - 1) // 1000 * 1000 + 500))
             await asyncio.sleep(3)
 
         timers.run(time, scene)
@@ -281,6 +410,22 @@ def test_the_clock_may_be_set_back(timer_disk: Disk, time: VirtualTime) -> None:
     timers.run(time, scene)
 
 
+def test_a_moment_that_is_over_may_come_again(timer_disk: Disk, time: VirtualTime) -> None:
+    """The clock was set back by a little, and what is due then comes then, beside what came before."""
+    timers = Timers(timer_disk)
+
+    async def scene() -> None:
+        timers.send("0", 2)
+        await asyncio.sleep(2.2)
+        for number in range(1, 5):
+            time.clock._epoch_ms -= 1_000
+            timers.send(f"{number}", 0.7)
+            await asyncio.sleep(1)
+            assert timers.delivered == [f"{n}" for n in range(number + 1)]
+
+    timers.run(time, scene)
+
+
 def test_a_moment_with_many_messages_lets_others_have_their_turn(timer_disk: Disk, time: VirtualTime) -> None:
     """They are delivered in small steps."""
     timers = Timers(timer_disk)
@@ -296,6 +441,32 @@ def test_a_moment_with_many_messages_lets_others_have_their_turn(timer_disk: Dis
             await asyncio.sleep(0)
             turns += 1
         assert turns >= 4
+
+    timers.run(time, scene)
+
+
+def test_messages_deleted_before_they_are_due_hold_up_nobody(timer_disk: Disk, time: VirtualTime) -> None:
+    """Whether they had got their timers or not: who comes behind them comes in time."""
+    timers = Timers(timer_disk)
+
+    async def delete() -> None:
+        for _ in range(40):
+            timers.store.put(message("others", body=bytes(1000)))
+        assert await timers.store.delete_before(2**62)
+
+    timers.send("without timer", 10)
+    time.run(delete())
+
+    async def scene() -> None:
+        timers.send("first", 1)
+        await asyncio.sleep(3)
+        assert timers.delivered == ["first"]
+        timers.send("with timer", 10)
+        await asyncio.sleep(1)
+        await delete()
+        timers.send("second", 9)
+        await asyncio.sleep(11)
+        assert timers.delivered == ["second"]
 
     timers.run(time, scene)
 

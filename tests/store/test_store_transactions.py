@@ -1,20 +1,24 @@
 """Transactions on a disk: what a crash between any two records leaves of them."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.message_writer import MessageWriter
+from rocket_broker.producer_table import ProducerTable
 from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store import MessageStore, PutStatus, StoreMessage
 from rocket_broker.topic_table import TopicTable
+from rocket_broker.transaction.check_service import TransactionCheckService
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.message import MessageExt
 from rocket_remoting.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
-from tests.store.disk import Disk, bodies, message
+from tests.store.disk import LOG_FILE_SIZE, Disk, FakeClock, bodies, delete_old, log_file, message, overwrite
+from tests.store.faulty_file_system import FaultyFileSystem
 
 HOST = ("127.0.0.1", 10911)
 
@@ -25,6 +29,7 @@ class Halves:
     def __init__(self, disk: Disk, tables: Path) -> None:
         settings = BrokerSettings(store_path_root_dir=tables)
         self.store = disk.open()
+        self._clock = disk.clock
         self.offsets = ConsumerOffsetTable(settings)
         self.halves = HalfMessages(
             store=self.store,
@@ -44,7 +49,10 @@ class Halves:
             "REAL_TOPIC": "orders",
             "REAL_QID": "0",
         }
-        result = self.store.put(message(TRANS_HALF_TOPIC, body=name.encode(), properties=properties))
+        born = self._clock.now_ms()
+        result = self.store.put(
+            message(TRANS_HALF_TOPIC, body=name.encode(), properties=properties, born_timestamp=born)
+        )
         ((_, half),) = self.halves.read(result.queue_offset, 1)
         assert half is not None
         return half
@@ -180,3 +188,55 @@ def test_progress_is_gone_on_from(disk: Disk, tmp_path: Path) -> None:
     assert again.halves.pending.op_offset == 150
     assert not again.halves.pending.is_pending(199)
     assert again.halves.pending.is_pending(150)
+
+
+def test_half_messages_that_are_gone_or_damaged_hold_up_nobody(disk: Disk, tmp_path: Path) -> None:
+    """Deleted with their file, or not to be read: those behind them are checked, and they never again."""
+    tables = Halves(disk, tmp_path / "tables")
+    tables.begin("deleted")
+    for _ in range(40):
+        tables.store.put(message(body=bytes(1000)))
+    assert delete_old(tables.store)
+    damaged, good = tables.begin("damaged"), tables.begin("good")
+    file, position = divmod(damaged.commit_log_offset, LOG_FILE_SIZE)
+    overwrite(disk, log_file(disk, file), position + 4, bytes(4))
+    disk.clock.now += 60_000
+    checks = TransactionCheckService(
+        settings=BrokerSettings(),
+        clock=disk.clock,
+        halves=tables.halves,
+        producers=ProducerTable(time=lambda: 0),
+    )
+    asyncio.run(checks.check())
+    ((offset, again),) = tables.halves.read(good.queue_offset + 1, 10)
+    assert again is not None
+    assert (again.body, again.properties["TRANSACTION_CHECK_TIMES"]) == (b"good", "1")
+    assert tables.halves.pending.advance(tables.halves.end) == offset
+
+
+def test_a_commit_whose_end_finds_no_room_is_an_end(tmp_path: Path) -> None:
+    """The message is there once, now and after the next start, which notes what could not be noted."""
+    file_system = FaultyFileSystem()
+    disk = Disk(file_system, Path("/store"), FakeClock())
+    first = Halves(disk, tmp_path / "tables")
+
+    def size(action: Callable[..., object], *arguments: object) -> int:
+        before = first.store.max_commit_log_offset
+        action(*arguments)
+        return first.store.max_commit_log_offset - before
+
+    both = size(first.halves.commit, first.begin("once"))
+    op = size(first.halves.roll_back, first.begin("none"))
+    half = first.begin("mine")
+    padding = size(first.store.put, message("padding"))
+    room = LOG_FILE_SIZE - first.store.max_commit_log_offset
+    first.store.put(message("padding", body=bytes(room - padding - both + op // 2)))
+    file_system.free_pages = 0
+    ops = first.store.max_offset(TRANS_OP_HALF_TOPIC, 0)
+    assert first.halves.commit(half) is PutStatus.OK
+    assert first.store.max_offset(TRANS_OP_HALF_TOPIC, 0) == ops
+    assert (first.pending, first.committed) == ([], ["once", "mine"])
+    again = Halves(disk.kill(), tmp_path / "tables")
+    assert (again.pending, again.committed) == ([], ["once", "mine"])
+    assert again.store.max_offset(TRANS_OP_HALF_TOPIC, 0) == ops + 1
+    disk.close()

@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 
 from rocket_remoting import MemoryTransport
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.connection import Connection
+from rocket_remoting.limits import Limits
 from streamkit.testing.virtual_time import VirtualTime
 
 T = TypeVar("T")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.namesrv.server import NameServer
+from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.properties_file import entries_of
 from rocket_broker.registration import Registration
-from rocket_broker.settings import BrokerSettings, NameServerSettings
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import TopicConfig
 from rocket_remoting.memory import MemoryTransport

@@ -2,17 +2,21 @@
 
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
+from rocket_broker.cli import broker, namesrv
 from rocket_broker.errors import BrokerError, SettingError, UnknownSetting
+from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.properties_file import (
     entries_of,
     parse_properties,
     read_properties,
     rewrite_properties,
 )
-from rocket_broker.settings import BrokerSettings, NameServerSettings
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.settings import FlushDiskType
 
 
@@ -113,6 +117,21 @@ def test_refused_keys_may_have_their_harmless_value() -> None:
     assert settings.warnings == []
 
 
+def test_the_store_pool_is_for_senders_that_do_not_wait_for_the_disk() -> None:
+    """With SYNC_FLUSH it has no effect, as on Apache's brokers, and the line that asks for it is warned about."""
+    asked = "transientStorePoolEnable=true\ncommitIntervalCommitLog=50\n"
+    settings = broker_settings(asked)
+    assert settings.warnings == []
+    assert settings.store_settings().uses_store_pool
+    assert settings.store_settings().commit_interval_commit_log == 50
+    settings = broker_settings(asked + "flushDiskType=SYNC_FLUSH\n")
+    (warning,) = settings.warnings
+    assert warning.startswith(
+        "broker.conf:1: transientStorePoolEnable has no effect with flushDiskType=SYNC_FLUSH"
+    )
+    assert not settings.store_settings().uses_store_pool
+
+
 def test_every_key_is_of_one_kind() -> None:
     """No key is both honoured and meaningless, or refused."""
     for honoured, others in (
@@ -190,3 +209,11 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
     """The error names the file and the reason."""
     with pytest.raises(BrokerError, match=r"none\.conf: No such file"):
         read_properties(tmp_path / "none.conf")
+
+
+@pytest.mark.parametrize("command", [broker, namesrv])
+def test_who_wants_settings_as_json_starts_no_server(tmp_path: Path, command: click.Command) -> None:
+    """--json alone is a mistake: told before anything is read."""
+    result = CliRunner().invoke(command, ["--json", "-c", str(tmp_path / "none.conf")])
+    assert result.exit_code == 2
+    assert "--json is for --print-config, which is not asked for" in result.output

@@ -234,6 +234,22 @@ def test_offsets_are_written_when_they_changed(tmp_path: Path) -> None:
     assert again.get("g", "u", 0) is None
 
 
+def test_offsets_beyond_their_queues_are_set_back_for_good(tmp_path: Path) -> None:
+    """The log lost its end: what is stored there from now on must be consumed, also after another kill."""
+    table = ConsumerOffsetTable(settings(tmp_path))
+    for queue_id, offset in enumerate((3, 5, 9)):
+        table.commit("g", "t", queue_id, offset)
+    table.save()
+    for _ in range(2):
+        table = ConsumerOffsetTable(settings(tmp_path))
+        table.load()
+        table.bound(lambda topic, queue_id: 5)
+        assert table.queues("g", "t") == {0: 3, 1: 5, 2: 5}
+        table.save()
+    stored = json.loads((tmp_path / "config" / "consumerOffset.json").read_bytes())
+    assert stored == {"offsetTable": {"t@g": {"0": 3, "1": 5, "2": 5}}}
+
+
 def test_offsets_are_found_and_forgotten_by_group_and_topic(tmp_path: Path) -> None:
     """Retry topics have their group's name in them; only whole names count."""
     table = ConsumerOffsetTable(settings(tmp_path))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocket_broker import held_pulls
-from rocket_broker.held_pulls import HeldPull, HeldPulls
+from rocket_broker.held_pulls import PULL_SIZE, HeldPull, HeldPulls
 from rocket_broker.pull_filter import PullFilter
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.command import RemotingCommand
@@ -79,7 +79,7 @@ class Stage:
 
     def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:
         """Let the store tell of a message."""
-        self.pulls.message_arrived(topic, queue_id, offset, code, 0)
+        self.pulls.message_arrived(topic, queue_id, offset, code)
 
     def _note(self, pull: HeldPull) -> None:
         self.resumed.append((asyncio.get_running_loop().time(), pull.header.queue_offset))
@@ -216,7 +216,7 @@ def test_pulls_of_a_closed_connection_are_forgotten() -> None:
 
 def test_one_connection_cannot_hold_pulls_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it asks beyond the limit is not held."""
-    monkeypatch.setattr(held_pulls, "MAX_HELD_PER_CONNECTION", 2)
+    monkeypatch.setattr(held_pulls, "MAX_BYTES_PER_CONNECTION", 2 * PULL_SIZE)
 
     async def scene(stage: Stage) -> None:
         assert [stage.hold() for _ in range(3)] == [True, True, False]
@@ -227,7 +227,7 @@ def test_one_connection_cannot_hold_pulls_without_end(monkeypatch: pytest.Monkey
 
 def test_all_connections_together_cannot_hold_pulls_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded; each pull that ends makes room for another."""
-    monkeypatch.setattr(held_pulls, "MAX_HELD", 2)
+    monkeypatch.setattr(held_pulls, "MAX_BYTES", 2 * PULL_SIZE)
 
     async def scene(stage: Stage) -> None:
         assert [stage.hold(offset=10 + number) for number in range(3)] == [True, True, False]

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.server import NameServer
+from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import MAX_QUEUES, NameServerSettings
+from rocket_broker.settings import MAX_QUEUES
 from rocket_remoting.bodies import (
     ClusterInfo,
     DataVersion,
@@ -26,6 +28,7 @@ from rocket_remoting.bodies import (
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
+from rocket_remoting.errors import ConnectionLost
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
@@ -69,7 +72,7 @@ class Peer:
         return await Peer(self._transport, self._address).connect()
 
     async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
-        return await self.connection.invoke(code, header, body, timeout=3)
+        return await self.connection.invoke(code, header, body, timeout=30)
 
     async def register(
         self,
@@ -298,6 +301,25 @@ def test_a_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> 
         await asyncio.sleep(115)
         assert await asker.route("orders") is not None
         await asyncio.sleep(16)
+        assert await asker.route("orders") is None
+        assert broker.connection.is_closed
+
+    with_name_server(test)
+
+
+def test_a_broker_that_only_asks_is_silent_too(with_name_server: Run) -> None:
+    """Requests keep its connection, but no route: a broker lives by its registrations (B6)."""
+
+    async def test(server: NameServer, peer: Peer) -> None:
+        broker = await peer.another()
+        await broker.register(orders())
+        asker = await peer.another()
+        for seconds in range(0, 140, 10):
+            if seconds <= 110:
+                assert await asker.route("orders") is not None
+            with suppress(ConnectionLost):
+                await broker.route("other")
+            await asyncio.sleep(10)
         assert await asker.route("orders") is None
         assert broker.connection.is_closed
 

@@ -30,6 +30,27 @@ def test_it_agrees_with_plain_sets(first: int, ops: list[list[int]], end: int) -
     assert halves.op_offset == 7 + done
 
 
+@given(
+    st.integers(0, 9),
+    st.sets(st.integers(0, 80_000), max_size=40),
+    st.lists(st.integers(1, 30_000), max_size=12),
+)
+def test_long_runs_of_ended_ones_are_passed_over(first: int, gaps: set[int], steps: list[int]) -> None:
+    """Whole blocks of them; advancing stops at each gap, and at the queue's end."""
+    halves = PendingHalves(first, 0)
+    halves._ended = bytearray(b"\xff" * 10_001)
+    for gap in gaps:
+        index = gap - first
+        if index >= 0:
+            halves._ended[index >> 3] &= ~(1 << (index & 7))
+    end = reached = first
+    for step in steps:
+        end += step
+        pending = [gap for gap in gaps if gap >= reached]
+        reached = min([*pending, end, first + 80_008])
+        assert halves.advance(end) == reached
+
+
 def test_millions_of_ends_leave_little_behind() -> None:
     """Bits and op offsets of what is done with are given up."""
     halves = PendingHalves(0, 0)

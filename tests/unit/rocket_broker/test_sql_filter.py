@@ -1,6 +1,8 @@
 """SQL92 expressions over properties (E51): what they mean, what is refused and where, and what is too much."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rocket_broker.filter.sql import SqlError, compile_sql
 
@@ -24,8 +26,14 @@ def matches(text: str, **properties: str) -> bool:
         ("a <= 1e3", "1000", True),
         ("a = TRUE", "tRuE", True),
         ("a = false", "anything", True),
+        ("a BETWEEN 1 AND 3", "0", False),
+        ("a BETWEEN 1 AND 3", "1", True),
         ("a BETWEEN 1 AND 3", "3", True),
+        ("a BETWEEN 1 AND 3", "4", False),
+        ("a NOT BETWEEN 1 AND 3", "0", True),
+        ("a NOT BETWEEN 1 AND 3", "1", False),
         ("a NOT BETWEEN 1 AND 3", "3", False),
+        ("a NOT BETWEEN 1 AND 3", "4", True),
         ("a BETWEEN -3 AND -1", "-2", True),
         ("a IN ('x', 'y')", "y", True),
         ("a NOT IN ('x', 'y')", "z", True),
@@ -53,6 +61,47 @@ def test_and_or_and_not_are_three_valued() -> None:
     assert not matches("NOT (missing = 1)", a="1")
     assert matches("NOT (missing = 1 AND a = 2)", a="1")
     assert matches("missing IS NULL")
+
+
+LEAVES = [("a = 1", True), ("a = 2", False), ("missing = 1", None)]
+
+
+def _joined(clauses: list[tuple[str, bool | None]], word: str) -> tuple[str, bool | None]:
+    deciding = word == "OR"
+    truths = [truth for _, truth in clauses]
+    truth = deciding if deciding in truths else None if None in truths else not deciding
+    return f"({f' {word} '.join(text for text, _ in clauses)})", truth
+
+
+def _negated(clause: tuple[str, bool | None]) -> tuple[str, bool | None]:
+    text, truth = clause
+    return f"(NOT {text})" if text[0] == "(" else f"(NOT ({text}))", None if truth is None else not truth
+
+
+CLAUSES = st.recursive(
+    st.sampled_from(LEAVES),
+    lambda inner: (
+        st.builds(_joined, st.lists(inner, min_size=2, max_size=4), st.sampled_from(["AND", "OR"]))
+        | st.builds(_negated, inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(CLAUSES)
+@settings(max_examples=50)
+def test_any_combination_has_its_truth(clause: tuple[str, bool | None]) -> None:
+    """True, false or unknown: an expression matches if it is true, and its opposite if it is false."""
+    text, truth = clause
+    assert matches(text, a="1") is (truth is True)
+    assert matches(f"NOT ({text})", a="1") is (truth is False)
+
+
+@pytest.mark.parametrize("sign", ["CONTAINS", "STARTSWITH", "ENDSWITH"])
+def test_what_is_missing_is_neither_like_a_text_nor_unlike_it(sign: str) -> None:
+    """Both are false, as on Apache's broker."""
+    assert not matches(f"missing {sign} 'x'")
+    assert not matches(f"missing NOT {sign} 'x'")
 
 
 def test_two_missing_properties_are_equal() -> None:

@@ -1,0 +1,86 @@
+"""Compiling what clients send: so much of it that the loop has time for others.
+
+A character takes some ten microseconds to compile, and an expression of the largest size a tenth of a second. What
+is in use is compiled already and costs nothing, so honest clients compile once. Each connection may have so many
+characters compiled at once, and so many a second from then on; so may all of them together.
+"""
+
+from collections.abc import Callable
+
+from rocket_broker.filter.sql import MAX_LENGTH, SqlExpression, compile_sql, is_compiled
+from rocket_broker.loop_time import loop_time
+from rocket_broker.refusal import Refusal
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.connection import Connection
+
+__all__ = ["AT_ONCE", "Compiling"]
+
+AT_ONCE = 4 * MAX_LENGTH
+A_SECOND = MAX_LENGTH // 2
+AT_ONCE_TOGETHER = 16 * MAX_LENGTH
+A_SECOND_TOGETHER = 2 * MAX_LENGTH
+"""About a fifth of a processor."""
+
+
+class _Allowance:
+    """Fills by the second up to what may be taken at once."""
+
+    __slots__ = ("_at_once", "_left", "_per_second", "_seen")
+
+    def __init__(self, at_once: int, per_second: int, now: float) -> None:
+        self._at_once = at_once
+        self._per_second = per_second
+        self._left: float = at_once
+        self._seen = now
+
+    def has(self, number: int, now: float) -> bool:
+        """Whether so many may be taken."""
+        self._left = min(self._at_once, self._left + (now - self._seen) * self._per_second)
+        self._seen = now
+        return self._left >= number
+
+    def take(self, number: int) -> None:
+        """Take so many, which there are."""
+        self._left -= number
+
+
+class Compiling:
+    """What clients may still have compiled."""
+
+    def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
+        self._time = time
+        self._together: _Allowance | None = None
+        self._of_connection: dict[Connection, _Allowance] = {}
+
+    def compile(self, text: str | None, connection: Connection | None = None) -> SqlExpression:
+        """Return the expression, compiled for the connection, or for a heartbeat.
+
+        Raises:
+            SqlError: It is none, or too large.
+            Refusal: Too much was compiled lately.
+        """
+        length = len(text or "")
+        if length <= MAX_LENGTH and not is_compiled(text):
+            self._take(length, connection)
+        return compile_sql(text)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget the connection."""
+        self._of_connection.pop(connection, None)
+
+    def _take(self, number: int, connection: Connection | None) -> None:
+        now = self._time()
+        if self._together is None:
+            self._together = _Allowance(AT_ONCE_TOGETHER, A_SECOND_TOGETHER, now)
+        mine = self._together
+        if connection is not None:
+            mine = self._of_connection.get(connection) or _Allowance(AT_ONCE, A_SECOND, now)
+            self._of_connection[connection] = mine
+        if not (mine.has(number, now) and self._together.has(number, now)):
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"broker busy: too many expressions were compiled lately for one of {number} characters, ask again",
+            )
+        self._together.take(number)
+        if mine is not self._together:
+            mine.take(number)

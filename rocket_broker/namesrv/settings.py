@@ -1,0 +1,55 @@
+"""The settings of the name server: Apache's keys that mean something here.
+
+Defaults are those of Apache RocketMQ 4.9.7 unless a field says otherwise; keys that only 5.x has say so.
+"""
+
+# ruff: noqa: RUF009 - `setting` specifies a field, as dataclasses.field does
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from rocket_broker import setting_checks as checks
+from rocket_broker.apache_keys import NAME_SERVER_MEANINGLESS
+from rocket_broker.apache_settings import ApacheSettings, setting
+from rocket_broker.setting_checks import LARGEST_PORT
+from rocket_broker.settings import LOOPBACK, address_connections_ratio
+
+__all__ = ["NameServerSettings"]
+
+
+@dataclass
+class NameServerSettings(ApacheSettings):
+    """What a name server is told by ``namesrv.conf``, options and code."""
+
+    meaningless: ClassVar[Mapping[str, str]] = NAME_SERVER_MEANINGLESS
+
+    listen_port: int = setting(
+        9876, "Port for brokers and clients. 0: any free port.", maximum=LARGEST_PORT, fixed=True
+    )
+    bind_address: str = setting(LOOPBACK, "Address to listen on (5.x).", check=checks.host, fixed=True)
+    kv_config_path: Path = setting(
+        Path.home() / "namesrv" / "kvConfig.json", "File of the key-value configuration.", fixed=True
+    )
+    config_store_path: Path | None = setting(
+        None, "File that changed settings are written to; default: the settings file.", fixed=True
+    )
+    order_message_enable: bool = setting(
+        False, "Put orderTopicConf into routes; true when embedded and beside a broker without settings file."
+    )
+    return_order_topic_config_to_broker: bool = setting(
+        True, "Tell registering brokers which topics are ordered (5.x)."
+    )
+    delete_topic_with_broker_registration: bool = setting(
+        False, "Forget a broker's topics that its registration no longer has (5.x)."
+    )
+    enable_all_topic_list: bool = setting(True, "Answer requests for the list of all topics (5.x).")
+    enable_topic_list: bool = setting(True, "Answer requests for lists of topics (5.x).")
+    scan_not_active_broker_interval: int = setting(
+        10_000, "Milliseconds between looks for brokers that fell silent.", minimum=1, fixed=True
+    )
+    server_channel_max_idle_time_seconds: int = setting(
+        120, "Seconds without traffic after which a connection is closed; 0: never.", fixed=True
+    )
+    max_address_connections_ratio: int = address_connections_ratio()

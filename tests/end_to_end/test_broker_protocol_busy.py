@@ -1,0 +1,153 @@
+"""A broker that does not come round in time: what waited for too long is refused, and nothing is lost by it."""
+
+import asyncio
+import threading
+from datetime import timedelta
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.properties_file import entries_of
+from rocket_client import (
+    LocalTransactionState,
+    Producer,
+    ProducerSettings,
+    TransactionProducer,
+    TransactionProducerSettings,
+)
+from rocket_remoting import Message, MessageExt, TcpTransport
+from rocket_remoting.codes import RequestCode as Code
+from rocket_remoting.codes import ResponseCode
+from tests.end_to_end.raw_client import RawClient, send_header
+
+IMPATIENT = {"brokerFastFailureEnable": "true", "waitTimeMillsInSendQueue": "20"}
+
+
+class SlowDisk:
+    """Takes 50 ms for each message whose number is named, and the loop waits."""
+
+    def __init__(self, embedded: EmbeddedBroker, *slow: int) -> None:
+        self._slow = slow
+        self._number = 0
+        embedded.broker.store.arrival_listeners.append(self._stored)
+
+    def _stored(self, *message: object) -> None:
+        if self._number in self._slow:
+            threading.Event().wait(0.05)
+        self._number += 1
+
+
+def test_sends_behind_a_slow_one_are_refused_and_what_is_acknowledged_is_there() -> None:
+    """By code and remark as Apache's brokers do; what was refused is not stored, and may be sent again at once."""
+
+    async def main() -> None:
+        async with EmbeddedBroker(settings=IMPATIENT) as embedded:
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            await client.send(body=b"first")
+            SlowDisk(embedded, 0)
+            bodies = [b"%d" % number for number in range(100)]
+            answers = await asyncio.gather(
+                *(client.ask(Code.SEND_MESSAGE_V2, send_header("orders"), body) for body in bodies)
+            )
+            refused = [answer for answer in answers if answer.code == ResponseCode.SYSTEM_BUSY]
+            stored = [
+                body
+                for body, answer in zip(bodies, answers, strict=True)
+                if answer.code == ResponseCode.SUCCESS
+            ]
+            assert len(refused) + len(stored) == len(bodies)
+            assert embedded.broker.queue_time.refused == len(refused) > 0
+            assert all(
+                (answer.remark or "").startswith("[TIMEOUT_CLEAN_QUEUE]broker busy") for answer in refused
+            )
+            assert [message.body for message in await client.messages()] == [b"first", *stored]
+            for body in bodies:
+                await client.send(body=body)
+            await client.connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_may_sends_again_what_was_refused() -> None:
+    """With SYSTEM_BUSY among the codes to retry, as 5.x's clients have it: each message is stored once."""
+
+    async def main() -> None:
+        async with EmbeddedBroker(settings=IMPATIENT) as embedded:
+            settings = ProducerSettings(
+                name_servers=embedded.name_server_address,
+                retry_response_codes=frozenset({ResponseCode.SYSTEM_BUSY}),
+                retry_times_when_send_failed=20,
+                send_timeout=timedelta(seconds=60),
+            )
+            async with Producer("p", settings) as producer:
+                await producer.send(Message("orders", b"first"))
+                SlowDisk(embedded, 0, 10)
+                bodies = {b"%d" % number for number in range(50)}
+                await asyncio.gather(*(producer.send(Message("orders", body)) for body in bodies))
+            assert embedded.broker.queue_time.refused > 0
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            stored = [message.body for queue in range(4) for message in await client.messages(queue_id=queue)]
+            assert sorted(stored) == sorted(bodies | {b"first"})
+            await client.connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_pull_waits_longer_than_a_send() -> None:
+    """Consumers are served by a broker that is too slow for producers."""
+
+    async def main() -> None:
+        async with EmbeddedBroker(settings=IMPATIENT) as embedded:
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            await client.send()
+            SlowDisk(embedded, 0)
+            sent, pulled, refused = await asyncio.gather(client.try_send(), client.pull(), client.try_send())
+            assert (sent.code, pulled.code) == (ResponseCode.SUCCESS, ResponseCode.SUCCESS)
+            assert refused.code == ResponseCode.SYSTEM_BUSY
+            await client.connection.close()
+
+    asyncio.run(main())
+
+
+def test_a_transaction_whose_end_comes_late_is_asked_about() -> None:
+    """An end is sent one way, so nobody hears that it was refused: the broker asks, and its message is delivered."""
+
+    async def main() -> None:
+        asked, delivered = asyncio.Event(), asyncio.Event()
+
+        def arrived(topic: str, *where: int) -> None:
+            if topic == "orders":
+                delivered.set()
+
+        async def committed(message: MessageExt) -> LocalTransactionState:
+            asked.set()
+            return LocalTransactionState.COMMIT
+
+        late = {"waitTimeMillsInTransactionQueue": "20", "transactionCheckInterval": "10"}
+        async with EmbeddedBroker(settings=IMPATIENT | late) as embedded:
+            settings = TransactionProducerSettings(name_servers=embedded.name_server_address)
+            async with TransactionProducer("p", settings, committed) as producer:
+                await producer.send(Message("slow", b"first"))
+                transaction = await producer.begin(Message("orders", b"second"))
+                embedded.broker.store.arrival_listeners.append(arrived)
+                SlowDisk(embedded, 0)
+                await asyncio.gather(producer.send(Message("slow", b"third")), transaction.commit())
+                assert embedded.broker.queue_time.refused == 1
+                embedded.broker.settings.update(entries_of({"transactionTimeOut": "1"}, "test"))
+                async with asyncio.timeout(60):
+                    await asked.wait()
+                    await delivered.wait()
+
+    asyncio.run(main())
+
+
+def test_the_embedded_broker_lets_everything_wait() -> None:
+    """There is no other broker to go to, and the machine has other work."""
+
+    async def main() -> None:
+        async with EmbeddedBroker(settings={"waitTimeMillsInSendQueue": "20"}) as embedded:
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            SlowDisk(embedded, 0)
+            answers = await asyncio.gather(*(client.try_send() for _ in range(10)))
+            assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
+            await client.connection.close()
+
+    asyncio.run(main())

@@ -1,0 +1,302 @@
+"""Messages that are stored in one go: their files are those of messages stored one after the other."""
+
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from rocket_broker.batch_columns import FEWEST, read_columns
+from rocket_broker.message_writer import BatchHead, MessageWriter
+from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.store import MessageStore, PutStatus
+from rocket_remoting.batch import decode_batch
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.message import Host
+from tests.store.disk import ENTRIES_PER_FILE, LOG_FILE_SIZE, SMALL, Disk, FakeClock, bodies, overwrite, stop
+from tests.store.faulty_file_system import FaultyFileSystem
+
+HOST = ("127.0.0.1", 10911)
+FOREVER = 2**62
+HEADER, SLOTS = 40, 40 + 4 * SMALL["max_hash_slot_num"]
+"""Where they end in an index file."""
+ROOMY = {"mapped_file_size_commit_log": 1024 * 1024, "mapped_file_size_consume_queue": 20 * 1000}
+
+Properties = Callable[[int], dict[str, str]]
+
+
+def head_of(host: Host) -> BatchHead:
+    """What the messages of a batch share."""
+    return BatchHead("orders", 1, b"CLUSTER\x01c", 0, 7, host, 2)
+
+
+HEAD = head_of(("10.0.0.1", 5))
+
+
+def batch(
+    count: int = FEWEST,
+    properties: Properties = lambda number: {},
+    *,
+    size: int = 3,
+    closing: bytes = b"\2",
+) -> bytes:
+    """The body of a batch request."""
+    entries = []
+    for number in range(count):
+        own = "".join(f"{name}\x01{value}\x02" for name, value in properties(number).items()).encode()
+        own = own.removesuffix(b"\2") + closing if own else own
+        body = b"%d" % number + bytes(size)
+        head = struct.pack(">iiiii", 22 + len(body) + len(own), 0, 0, number, len(body))
+        entries.append(head + body + struct.pack(">h", len(own)) + own)
+    return b"".join(entries)
+
+
+def one_by_one(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: Host = HOST) -> bool:
+    """Store a batch message by message; whether all were."""
+    writer = MessageWriter(store, DelayLevels("1s"), store._clock, host)
+    try:
+        return {result.status for result in writer.put_batch(head, decode_batch(data))} == {PutStatus.OK}
+    except RemoteProtocolError:
+        return False
+
+
+def in_one_go(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: Host = HOST) -> bool:
+    """Store a batch in one go; whether that was possible."""
+    writer = MessageWriter(store, DelayLevels("1s"), store._clock, host)
+    columns = read_columns(data)
+    return columns is not None and writer.put_columns(head, columns) is not None
+
+
+def files(disk: Disk, directory: Path) -> dict[Path, bytes]:
+    """Everything below a directory."""
+    found = {}
+    for name in disk.file_system.names(directory):
+        path = directory / name
+        found.update(files(disk, path) if disk.file_system.names(path) else {path: disk.bytes_of(path)})
+    return found
+
+
+def stored_files(disk: Disk) -> dict[Path, bytes]:
+    """Log, queues and index."""
+    found = {}
+    for name in ("commitlog", "consumequeue", "index"):
+        found.update(files(disk, disk.root / name))
+    return found
+
+
+CASES: dict[str, Properties] = {
+    "none": lambda number: {},
+    "unique keys": lambda number: {"UNIQ_KEY": f"7F00000100002A9F18B4AAC2{number:08X}"},
+    "tags": lambda number: {"TAGS": f"t{number % 3}" * (number % 5 + 1)},
+    "some have some": lambda number: (
+        {"TAGS": "a", "UNIQ_KEY": f"u{number}"} if number % 3 else {"p": "v w"} if number % 2 else {}
+    ),
+    "several keys": lambda number: {"KEYS": f" k{number}  all {number % 4} ", "UNIQ_KEY": f"u{number}"},
+    "one key of all": lambda number: {"KEYS": "same", "UNIQ_KEY": "same"},
+    "long and short": lambda number: {"UNIQ_KEY": "k" * (number * 7 % 90 + 1), "TAGS": "long" * 40},
+    "wait": lambda number: {"a": "1", "WAIT": "false", "z": "\x7f\x03"},
+}
+
+
+@pytest.mark.parametrize("properties", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("hosts", [(HOST, HOST), (("::1", 1), HOST), (HOST, ("fe80::1", 2))])
+def test_files_are_the_same_both_ways(
+    properties: Properties, hosts: tuple[Host, Host], clock: FakeClock
+) -> None:
+    """Byte for byte: log, queue and index, the second batch behind the first."""
+    found = []
+    head, batches = head_of(hosts[0]), [batch(50, properties), batch(40, properties, size=100)]
+    for put in (one_by_one, in_one_go):
+        disk = Disk(FaultyFileSystem(), Path("/store"), clock)
+        store = disk.open(**ROOMY)
+        one_by_one(store, batch(3, CASES["several keys"]), head, hosts[1])
+        for data in batches:
+            clock.now += 1500
+            assert put(store, data, head, hosts[1])
+        clock.now -= 3000
+        found.append(stored_files(disk))
+        disk.close()
+    assert found[0] == found[1]
+
+
+def test_java_leaves_the_last_property_open(clock: FakeClock) -> None:
+    """Before 5.0 its batches have no separator at the end of a message; what is stored has."""
+    data, found = batch(40, CASES["some have some"], closing=b""), []
+    for put in (one_by_one, in_one_go):
+        disk = Disk(FaultyFileSystem(), Path("/store"), clock)
+        store = disk.open(**ROOMY)
+        one_by_one(store, batch(1))
+        assert put(store, data)
+        found.append(stored_files(disk))
+        disk.close()
+    assert found[0] == found[1]
+
+
+def test_what_is_damaged_is_left_to_the_loop(clock: FakeClock) -> None:
+    """A batch with any byte changed is stored as the loop stores it, or not at all."""
+    random, data = Random(7), batch(FEWEST, CASES["several keys"])
+    taken = 0
+    for _ in range(80):
+        damaged = bytearray(data)
+        damaged[random.randrange(len(data))] = random.choice([0, 1, 2, 32, 255, random.randrange(256)])
+        found = []
+        for put in (one_by_one, in_one_go):
+            disk = Disk(FaultyFileSystem(), Path("/store"), clock)
+            store = disk.open()
+            one_by_one(store, batch(1))
+            before = stored_files(disk)
+            found.append((put(store, bytes(damaged)), stored_files(disk)))
+            disk.close()
+        (looped, by_loop), (ran, by_run) = found
+        taken += ran
+        assert by_run == (by_loop if ran else before)
+        assert looped or not ran
+    assert taken > 20
+
+
+IN_THE_WAY = {
+    "an empty store": (0, batch()),
+    "the log's file is full": (LOG_FILE_SIZE - 3000, batch()),
+    "the queue's file is full": (1, batch(ENTRIES_PER_FILE)),
+    "the index file is full": (
+        1,
+        batch(properties=lambda n: {"KEYS": " ".join(f"{n}-{k}" for k in range(13))}),
+    ),
+    "few messages": (1, batch(FEWEST - 1)),
+    "a zero byte": (1, batch(properties=lambda n: {"a": "\0"})),
+    "text beyond ASCII": (1, batch(properties=lambda n: {"UNIQ_KEY": "ключ"})),
+    "a value without a name": (1, batch(properties=lambda n: {"": "v"})),
+    "a name without a value": (1, batch(properties=lambda n: {"TAGS": ""})),
+    "a name twice": (1, batch(properties=lambda n: {"TAGS": "a"}).replace(b"TAGS\x01a", b"a\x01b\x02a\x01c")),
+}
+
+
+@pytest.mark.parametrize(("filled", "data"), IN_THE_WAY.values(), ids=IN_THE_WAY)
+def test_a_run_that_cannot_be_stored_leaves_no_trace(disk: Disk, filled: int, data: bytes) -> None:
+    """Whatever is in its way: the messages go one by one then."""
+    store = disk.open()
+    if filled:
+        one_by_one(store, batch(1, size=filled))
+    before, end = stored_files(disk), store.max_commit_log_offset
+    assert not in_one_go(store, data)
+    assert store.max_commit_log_offset == end
+    assert bodies(store, "orders", 1) == bodies(store, "orders", 1)[: 1 if filled else 0]
+    assert {path: found for path, found in stored_files(disk).items() if any(found)} == before
+
+
+@pytest.mark.parametrize("column", ["tags_codes", "key_rows"])
+def test_what_fails_on_the_way_leaves_no_trace(disk: Disk, column: str) -> None:
+    """All that is written is made before the first record is: here entries of too few numbers."""
+    store = disk.open(**ROOMY)
+    one_by_one(store, batch(3))
+    columns = read_columns(batch(properties=CASES["unique keys"]))
+    assert columns is not None
+    run = columns.run(HEAD, HOST)
+    assert run is not None
+    before, end = stored_files(disk), store.max_commit_log_offset
+    with pytest.raises(ValueError, match="broadcast"):
+        store.put_run(replace(run, **{column: getattr(run, column)[:-1]}))
+    assert (store.max_commit_log_offset, store.max_offset("orders", 1)) == (end, 3)
+    assert {path: found for path, found in stored_files(disk).items() if any(found)} == before
+    assert store.put_run(run) is not None
+    assert store.max_offset("orders", 1) == 3 + FEWEST
+
+
+def test_a_store_that_would_take_no_run_says_so_before(faulty_disk: Disk) -> None:
+    """With a transient store pool, while too much is not on the disk, and when it is closed."""
+    store = faulty_disk.open(transient_store_pool_enable=True)
+    assert not store.takes_runs
+    stop(store)
+    store = faulty_disk.open(max_unflushed_bytes=100)
+    assert store.takes_runs
+    one_by_one(store, batch(3))
+    assert not store.takes_runs
+    store.flush()
+    assert store.takes_runs
+    stop(store)
+    assert not store.takes_runs
+
+
+def test_a_full_disk_takes_no_runs_until_it_has_room(faulty_disk: Disk) -> None:
+    """What is sent meanwhile is not taken apart in vain; the first message that is stored ends it."""
+    store, file_system = faulty_disk.open(), faulty_disk.file_system
+    assert isinstance(file_system, FaultyFileSystem)
+    one_by_one(store, batch(1, size=LOG_FILE_SIZE // 2))
+    file_system.free_pages = 0
+    assert not one_by_one(store, batch(1, size=LOG_FILE_SIZE // 2))
+    assert not store.takes_runs
+    file_system.free_pages = None
+    assert one_by_one(store, batch(1))
+    assert store.takes_runs
+
+
+def test_the_loop_takes_a_queue_to_its_next_file(disk: Disk) -> None:
+    """A run that meets the end of a file is stored one by one, the next one in one go again."""
+    store, ways = disk.open(), []
+    one_by_one(store, batch(1))
+    for number in range(4):
+        data = batch(properties=lambda n, number=number: {"UNIQ_KEY": f"{number}-{n}"})
+        ways.append(in_one_go(store, data))
+        if not ways[-1]:
+            one_by_one(store, data)
+    assert set(ways) == {True, False}
+    assert store.max_offset("orders", 1) == 1 + 4 * FEWEST
+    assert all(len(store.query("orders", f"{n}-{FEWEST - 1}", 9, 0, FOREVER)) == 1 for n in range(4))
+
+
+def test_listeners_hear_of_a_run_once(disk: Disk) -> None:
+    """With the number of its first message, and the tags of all, when they can be read already."""
+    store = disk.open()
+    one_by_one(store, batch(1))
+    heard: list[object] = []
+    store.arrival_listeners.append(
+        lambda topic, queue_id, first, tags, stored: heard.append(
+            (topic, queue_id, first, list(tags), store.max_offset(topic, queue_id))
+        )
+    )
+    assert in_one_go(store, batch(properties=lambda n: {"TAGS": "a" if n else "b"}))
+    assert heard == [("orders", 1, 1, [98] + [97] * (FEWEST - 1), FEWEST + 1)]
+
+
+@pytest.mark.parametrize(("start", "end"), [(HEADER, SLOTS), (0, HEADER)], ids=["slots", "header"])
+def test_a_part_of_the_index_that_was_not_written(disk: Disk, start: int, end: int) -> None:
+    """What had been indexed before the crash is found, and so is the run."""
+    store = disk.open(**ROOMY)
+    one_by_one(store, batch(40, CASES["unique keys"]))
+    store.flush()
+    (path,) = files(disk, disk.root / "index")
+    before = disk.bytes_of(path)
+    assert in_one_go(store, batch(FEWEST, lambda n: {"UNIQ_KEY": f"later-{n}"}))
+    killed = disk.kill()
+    overwrite(killed, killed.root / "index" / path.name, start, before[start:end])
+    found = killed.open(**ROOMY)
+    for number in range(40):
+        assert len(found.query("orders", CASES["unique keys"](number)["UNIQ_KEY"], 9, 0, FOREVER)) == 1
+    for number in range(FEWEST):
+        assert len(found.query("orders", f"later-{number}", 9, 0, FOREVER)) == 1
+    stop(found)
+
+
+WITHOUT_NUMPY = {
+    "it is not installed": "import sys; sys.modules['numpy'] = None\n",
+    "it cannot be read": (
+        "import sys\n"
+        "class Unreadable:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'numpy':\n"
+        "            raise PermissionError(name)\n"
+        "sys.meta_path.insert(0, Unreadable())\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("script", WITHOUT_NUMPY.values(), ids=WITHOUT_NUMPY)
+def test_without_numpy_there_are_no_columns(script: str) -> None:
+    """A broker that has none stores message by message."""
+    script += "from rocket_broker.processors.batches import read_batch\nprint(read_batch(bytes(10_000)))"
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert told.stdout == "None\n"
