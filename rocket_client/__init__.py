@@ -5,8 +5,8 @@
     async with Producer("shop", ProducerSettings(name_servers="127.0.0.1:9876")) as producer:
         result = await producer.send(Message("orders", b"one coffee"))
 
-    async def serve(messages, context):
-        ...
+    async def serve(messages: list[MessageExt], context: ConsumeContext) -> None:
+        ...  # what is raised here has the messages delivered again
 
     consumer = PushConsumer("kitchen", PushConsumerSettings(name_servers="127.0.0.1:9876"))
     consumer.subscribe("orders")
@@ -56,10 +56,12 @@ _NAMES_OF = {
         "OrderlyOutcome",
         "Reject",
         "RetryLater",
+        "Room",
         "Success",
         "Suspend",
     ),
     "lite_pull_consumer": ("LitePullConsumer",),
+    "namespace": ("Namespace",),
     "producer": ("Producer",),
     "pull_answer": ("PullStatus",),
     "pull_consumer": ("PullConsumer", "PullResult"),
@@ -86,7 +88,10 @@ _NAMES_OF = {
     ),
 }
 
-_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+_MODULE_OF = {
+    **{name: f"{__name__}.{module}" for module, names in _NAMES_OF.items() for name in names},
+    **dict.fromkeys(("Message", "MessageExt", "MessageQueue"), "rocket_remoting.message"),
+}
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the stub file names them for type checkers
 
@@ -95,7 +100,7 @@ def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{module}"), name)
+    value: object = getattr(import_module(module), name)
     globals()[name] = value
     return value
 

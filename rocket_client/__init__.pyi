@@ -29,9 +29,11 @@ from rocket_client.listener import OrderlyListener as OrderlyListener
 from rocket_client.listener import OrderlyOutcome as OrderlyOutcome
 from rocket_client.listener import Reject as Reject
 from rocket_client.listener import RetryLater as RetryLater
+from rocket_client.listener import Room as Room
 from rocket_client.listener import Success as Success
 from rocket_client.listener import Suspend as Suspend
 from rocket_client.lite_pull_consumer import LitePullConsumer as LitePullConsumer
+from rocket_client.namespace import Namespace as Namespace
 from rocket_client.producer import Producer as Producer
 from rocket_client.pull_answer import PullStatus as PullStatus
 from rocket_client.pull_consumer import PullConsumer as PullConsumer
@@ -56,6 +58,9 @@ from rocket_client.transaction_producer import Transaction as Transaction
 from rocket_client.transaction_producer import TransactionChecker as TransactionChecker
 from rocket_client.transaction_producer import TransactionProducer as TransactionProducer
 from rocket_client.transaction_producer import TransactionSendResult as TransactionSendResult
+from rocket_remoting.message import Message as Message
+from rocket_remoting.message import MessageExt as MessageExt
+from rocket_remoting.message import MessageQueue as MessageQueue
 
 __all__ = [
     "SUCCESS",
@@ -79,10 +84,14 @@ __all__ = [
     "LocalTransactionState",
     "MachineRoom",
     "MachineRoomNearby",
+    "Message",
+    "MessageExt",
     "MessageModel",
+    "MessageQueue",
     "MessageQueueSelector",
     "MessageTooLargeError",
     "NameServersUnreachableError",
+    "Namespace",
     "OrderlyListener",
     "OrderlyOutcome",
     "Producer",
@@ -98,6 +107,7 @@ __all__ = [
     "Reject",
     "ReplyTimeoutError",
     "RetryLater",
+    "Room",
     "SendError",
     "SendRejectedError",
     "SendResult",

@@ -64,6 +64,9 @@ _FOREVER_MS = (1 << 63) - 1
 class Admin:
     """Asks name servers and brokers to change things, and to tell how they are.
 
+    As mqadmin does, it says all names as brokers know them, whatever namespace its settings have: `Namespace.wrap`
+    makes them.
+
     Args:
         settings: Name servers and timeouts.
         transport: TCP unless given.
@@ -228,15 +231,22 @@ class Admin:
             TimeoutError: They did not in time.
         """
         self._life.require_running()
-        async with asyncio.timeout(timeout):
-            while True:
-                data = await self._client.name_servers.topic_route(topic)
-                if data is not None:
-                    route = TopicRoute(topic, data)
-                    if len(route.publish_queues) >= queues:
-                        self._client.routes.put(route)
-                        return route
-                await asyncio.sleep(0.05)
+        known = 0
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    data = await self._client.name_servers.topic_route(topic)
+                    if data is not None:
+                        route = TopicRoute(topic, data)
+                        known = len(route.publish_queues)
+                        if known >= queues:
+                            self._client.routes.put(route)
+                            return route
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise TimeoutError(
+                f"after {timeout:g} s the name servers know of {known} of {queues} queues of topic {topic!r}"
+            ) from None
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """First and last offset of each of the topic's queues."""

@@ -3,7 +3,7 @@
 Calls are made by workers, each a task that takes one batch after the other from a common queue. One
 worker is enough as long as the listener never waits; so a further one starts only when batches are left
 after every worker has come to wait inside its call. A fast listener thus costs no task per message, a
-slow one gets all the calls it may have.
+slow one gets all the calls it may have, or has room for.
 
 ::
 
@@ -18,16 +18,18 @@ slow one gets all the calls it may have.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 
 from rocket_client.client import cancel
 from rocket_client.listener import (
+    ENDS_THE_PROCESS,
     SUCCESS,
     ConcurrentListener,
     ConcurrentOutcome,
     ConsumeContext,
     Reject,
     RetryLater,
+    Room,
     Success,
 )
 from rocket_client.membership import Membership
@@ -47,6 +49,7 @@ MAX_EXPIRED_AT_ONCE = 16
 _CALLS_IN_A_ROW = 64
 
 _Batch = tuple[ProcessQueue, list[MessageExt]]
+_Failure = tuple[MessageExt, ConcurrentOutcome]
 
 
 class ConcurrentConsumption:
@@ -59,6 +62,8 @@ class ConcurrentConsumption:
         listener: ConcurrentListener,
         send_back: SendBack | None,
         process_queues: Callable[[], Collection[ProcessQueue]],
+        *,
+        room: Room | None = None,
     ) -> None:
         """Ready for queues.
 
@@ -68,8 +73,10 @@ class ConcurrentConsumption:
             listener: What is called.
             send_back: Where failed messages go; None: nowhere, as in broadcasting.
             process_queues: All that are assigned now, to look for calls that take too long.
+            room: What the listener has for further calls; None: always some.
         """
         self._group = member.group
+        self._namespace = member.namespace
         self._offsets = member.offsets
         self._listener = listener
         self._send_back = send_back
@@ -87,6 +94,9 @@ class ConcurrentConsumption:
         self._ready = 0
         self._burst = 1
         self._look_scheduled = False
+        self._room = room
+        # Batches were left because there was no room.
+        self._held_up = False
         self._returns: set[asyncio.Task[None]] = set()
         self._cleaner: asyncio.Task[None] | None = None
         self._stopped = False
@@ -103,9 +113,8 @@ class ConcurrentConsumption:
 
     def attach(self, process_queue: ProcessQueue) -> None:
         """A queue was assigned."""
-        self._contexts[process_queue] = ConsumeContext(
-            self._group, process_queue.message_queue, orderly=False
-        )
+        queue = self._namespace.unwrap_queue(process_queue.message_queue)
+        self._contexts[process_queue] = ConsumeContext(self._group, queue, orderly=False)
 
     def detach(self, process_queue: ProcessQueue) -> None:
         """A queue was revoked; its calls under way finish, its other batches are passed over."""
@@ -124,6 +133,25 @@ class ConcurrentConsumption:
             self._start_workers(1)
 
     # Workers
+
+    def _has_room(self) -> bool:
+        room = self._room
+        if room is None or room.free > 0:
+            return True
+        if not self._held_up:
+            self._held_up = True
+            room.watch(self._go_on)
+        return False
+
+    def _go_on(self) -> None:
+        """There is room again; a worker that made it may take the next batch before a further one starts."""
+        self._forget_room()
+        self._look_soon()
+
+    def _forget_room(self) -> None:
+        if self._room is not None and self._held_up:
+            self._held_up = False
+            self._room.unwatch(self._go_on)
 
     def _start_workers(self, count: int) -> None:
         for _ in range(min(count, self._limit - len(self._workers))):
@@ -150,13 +178,15 @@ class ConcurrentConsumption:
         if not self._work:
             self._burst = 1
             return
+        if not self._has_room():
+            return
         self._start_workers(min(self._burst, len(self._work)))
         self._burst *= 2
 
     async def _run_worker(self) -> None:
         self._ready -= 1
         work, calls = self._work, 0
-        while work and not self._stopped:
+        while work and not self._stopped and self._has_room():
             process_queue, messages = work.popleft()
             if process_queue.dropped:
                 continue
@@ -172,21 +202,25 @@ class ConcurrentConsumption:
     async def _consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         process_queue.begin(messages, self._loop.time())
         try:
-            outcome: object = await self._listener(messages, self._contexts[process_queue])
-        except asyncio.CancelledError:
-            if self._stopped:
+            try:
+                outcome = await self._listener(messages, self._contexts[process_queue])
+                said = None if outcome is None or outcome is SUCCESS else _outcomes(messages, outcome)
+            except asyncio.CancelledError:
+                if self._stopped:
+                    raise
+                said = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
+            except ENDS_THE_PROCESS:
                 raise
-            outcome = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
-        except Exception as error:
-            outcome = self._failed(messages, error)
+            except BaseException as error:
+                said = self._failed(messages, error)
+            if said is None:
+                self._settle(process_queue, messages)
+            else:
+                self._resolve(process_queue, messages, said)
         finally:
             process_queue.end()
-        if outcome is None or outcome is SUCCESS:
-            self._settle(process_queue, messages)
-        else:
-            self._resolve(process_queue, messages, outcome)
 
-    def _failed(self, messages: Sequence[MessageExt], error: Exception) -> RetryLater:
+    def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[ConcurrentOutcome]:
         first = messages[0]
         _LOG.warning(
             "group %s: the listener failed with %d message(s) of topic %s, first %s of queue %d at offset %d",
@@ -198,7 +232,7 @@ class ConcurrentConsumption:
             first.queue_offset,
             exc_info=error,
         )
-        return RetryLater(cause=error)
+        return [RetryLater(cause=error)] * len(messages)
 
     # Outcomes
 
@@ -211,9 +245,8 @@ class ConcurrentConsumption:
         self,
         process_queue: ProcessQueue,
         messages: list[MessageExt],
-        outcome: object,
+        outcomes: Sequence[ConcurrentOutcome],
     ) -> None:
-        outcomes = self._outcomes(messages, outcome)
         # A message that expired meanwhile has been sent back already.
         present = [
             (message, said)
@@ -223,31 +256,20 @@ class ConcurrentConsumption:
         failed = [(message, said) for message, said in present if not isinstance(said, Success)]
         self._settle(process_queue, [message for message, said in present if isinstance(said, Success)])
         if failed and not process_queue.dropped:
-            task = self._loop.create_task(
-                self._return(process_queue, failed), name=f"send back of {self._group}"
-            )
-            self._returns.add(task)
-            task.add_done_callback(self._returns.discard)
+            self._begin_return(process_queue, self._return(process_queue, failed))
 
-    def _outcomes(self, messages: Sequence[MessageExt], outcome: object) -> Sequence[ConcurrentOutcome]:
-        if isinstance(outcome, Success):
-            done = len(messages) if outcome.ack_index is None else outcome.ack_index + 1
-            return [SUCCESS if index < done else RetryLater() for index in range(len(messages))]
-        if isinstance(outcome, RetryLater | Reject):
-            return [outcome] * len(messages)
-        if isinstance(outcome, Sequence) and len(outcome) == len(messages):
-            said = [one for one in outcome if isinstance(one, ConcurrentOutcome)]
-            if len(said) == len(messages):
-                return said
-        error = TypeError(
-            f"a concurrent listener returns Success, RetryLater, Reject, None or one of them for each of its "
-            f"{len(messages)} messages, not {outcome!r}"
-        )
-        return [self._failed(messages, error)] * len(messages)
+    def _begin_return(
+        self, process_queue: ProcessQueue, work: Coroutine[object, object, None]
+    ) -> asyncio.Task[None]:
+        # Counts as a call: what goes on without waiting for its end would have the message come beside its copy.
+        process_queue.begin((), self._loop.time())
+        task = self._loop.create_task(work, name=f"send back of {self._group}")
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+        task.add_done_callback(lambda _: process_queue.end())
+        return task
 
-    async def _return(
-        self, process_queue: ProcessQueue, failed: Sequence[tuple[MessageExt, ConcurrentOutcome]]
-    ) -> None:
+    async def _return(self, process_queue: ProcessQueue, failed: Sequence[_Failure]) -> None:
         again: list[MessageExt] = []
         for message, said in failed:
             if self._send_back is None:
@@ -260,22 +282,25 @@ class ConcurrentConsumption:
                 continue
             self._settle(process_queue, [message])
         if again:
-            await asyncio.sleep(LOCAL_RETRY_DELAY)
-            if not process_queue.dropped:
-                self.submit(process_queue, again)
+            self._loop.call_later(LOCAL_RETRY_DELAY, self._try_again, process_queue, again)
+
+    def _try_again(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
+        if not (process_queue.dropped or self._stopped):
+            self.submit(process_queue, messages)
 
     async def _sent_back(self, send_back: SendBack, message: MessageExt, said: ConcurrentOutcome) -> bool:
         level = said.delay_level if isinstance(said, RetryLater) else DEAD_LETTER
         cause = None if isinstance(said, Success) else said.cause
         try:
             await send_back.retry(message, level, self._max_reconsume_times, cause)
-        except RemotingError as error:
+        except Exception as error:  # whatever it is, the message keeps its place
             _LOG.warning(
                 "group %s: message %s of topic %s could not be sent back, it is tried again here: %s",
                 self._group,
                 message.msg_id,
                 message.topic,
                 error,
+                exc_info=not isinstance(error, RemotingError),
             )
             return False
         return True
@@ -292,13 +317,19 @@ class ConcurrentConsumption:
             message = process_queue.expired(self._loop.time() - self._consume_timeout)
             if message is None or process_queue.dropped or self._send_back is None:
                 return
-            if not await self._sent_back(self._send_back, message, said):
+            # Not ended with this task: the broker may have stored the copy already.
+            await asyncio.wait(
+                (self._begin_return(process_queue, self._expire(process_queue, message, said)),)
+            )
+            if message in process_queue:
                 return
+
+    async def _expire(self, process_queue: ProcessQueue, message: MessageExt, said: RetryLater) -> None:
+        if self._send_back is not None and await self._sent_back(self._send_back, message, said):
             _LOG.warning(
                 "group %s: message %s of topic %s expired", self._group, message.msg_id, message.topic
             )
-            if message in process_queue:
-                self._settle(process_queue, [message])
+            self._settle(process_queue, [message])
 
     def close(self) -> None:
         """Start no more calls. A call that is cancelled from now on leaves its messages unsettled."""
@@ -308,6 +339,7 @@ class ConcurrentConsumption:
     async def stop(self, timeout: float) -> None:
         """Start no more calls, and wait that long for those under way; then they are cancelled."""
         self.close()
+        self._forget_room()
         deadline = self._loop.time() + timeout
         if self._cleaner is not None:
             await cancel([self._cleaner])
@@ -320,3 +352,24 @@ class ConcurrentConsumption:
                 "group %s: %d listener call(s) did not end within %g s", self._group, len(late), timeout
             )
         await cancel(late)
+
+
+def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[ConcurrentOutcome]:
+    """What the listener said of each message.
+
+    Raises:
+        TypeError: It said something else.
+    """
+    if isinstance(outcome, Success):
+        done = len(messages) if outcome.ack_index is None else outcome.ack_index + 1
+        return [SUCCESS if index < done else RetryLater() for index in range(len(messages))]
+    if isinstance(outcome, RetryLater | Reject):
+        return [outcome] * len(messages)
+    if isinstance(outcome, Sequence) and len(outcome) == len(messages):
+        said = [one for one in outcome if isinstance(one, ConcurrentOutcome)]
+        if len(said) == len(messages):
+            return said
+    raise TypeError(
+        f"a concurrent listener returns Success, RetryLater, Reject, None or one of them for each of its "
+        f"{len(messages)} messages, not {outcome!r}"
+    )

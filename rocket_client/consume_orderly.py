@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from rocket_client.client import cancel
 from rocket_client.listener import (
+    ENDS_THE_PROCESS,
     ConsumeContext,
     OrderlyListener,
     OrderlyOutcome,
@@ -62,6 +63,7 @@ class OrderlyConsumption:
             lock: Asks the broker for a queue's lock; None: no locks, as in broadcasting.
         """
         self._group = member.group
+        self._namespace = member.namespace
         self._offsets = member.offsets
         self._listener = listener
         self._send_back = send_back
@@ -74,6 +76,8 @@ class OrderlyConsumption:
         self._max_reconsume_times = UNLIMITED if times == -1 else times
         self._loop = asyncio.get_running_loop()
         self._drivers: dict[ProcessQueue, _Driver] = {}
+        # Of queues that were revoked while their call was under way.
+        self._last_calls: set[asyncio.Task[None]] = set()
         self._stopped = False
 
     def __repr__(self) -> str:
@@ -84,7 +88,8 @@ class OrderlyConsumption:
 
     def attach(self, process_queue: ProcessQueue) -> None:
         """A queue was assigned: drive it."""
-        context = ConsumeContext(self._group, process_queue.message_queue, orderly=True)
+        queue = self._namespace.unwrap_queue(process_queue.message_queue)
+        context = ConsumeContext(self._group, queue, orderly=True)
         driver = _Driver()
         driver.task = self._loop.create_task(
             self._drive(process_queue, context, driver), name=f"orderly listener of {self._group}"
@@ -94,7 +99,12 @@ class OrderlyConsumption:
     def detach(self, process_queue: ProcessQueue) -> None:
         """A queue was revoked: its call under way finishes, no other follows."""
         driver = self._drivers.pop(process_queue, None)
-        if driver is not None and not process_queue.calls:
+        if driver is None:
+            return
+        if process_queue.calls:
+            self._last_calls.add(driver.task)
+            driver.task.add_done_callback(self._last_calls.discard)
+        else:
             driver.task.cancel()
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
@@ -119,8 +129,12 @@ class OrderlyConsumption:
             async with self._permits:
                 if self._is_over(process_queue):
                     return
+                if not self._lock_counts(process_queue):
+                    continue  # it took too long to get here
                 pause = await self._consume(process_queue, context)
             calls += 1
+            if self._is_over(process_queue):
+                return
             if pause is not None:
                 await asyncio.sleep(min(max(pause, MIN_SUSPEND), MAX_SUSPEND))
             elif calls % _CALLS_IN_A_ROW == 0:
@@ -129,8 +143,11 @@ class OrderlyConsumption:
     def _is_over(self, process_queue: ProcessQueue) -> bool:
         return process_queue.dropped or self._stopped
 
+    def _lock_counts(self, process_queue: ProcessQueue) -> bool:
+        return self._lock is None or not process_queue.lock_expired(self._loop.time(), self._lock_lives)
+
     async def _is_locked(self, process_queue: ProcessQueue) -> bool:
-        if self._lock is None or not process_queue.lock_expired(self._loop.time(), self._lock_lives):
+        if self._lock is None or self._lock_counts(process_queue):
             return True
         return await self._lock(process_queue)
 
@@ -139,18 +156,30 @@ class OrderlyConsumption:
         messages = process_queue.take(self._batch_size)
         process_queue.begin((), self._loop.time())
         try:
-            outcome: object = await self._listener(messages, context)
+            outcomes = await self._call(process_queue, messages, context)
+            return await self._resolve(process_queue, messages, outcomes)
+        finally:
+            process_queue.end()
+
+    async def _call(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], context: ConsumeContext
+    ) -> Sequence[OrderlyOutcome] | None:
+        """What the listener said of each message; None: all are done.
+
+        Whatever it does or gives, its queue's driver goes on.
+        """
+        try:
+            return _outcomes(messages, await self._listener(messages, context))
         except asyncio.CancelledError:
             if self._is_over(process_queue):
                 raise
-            outcome = self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
-        except Exception as error:
-            outcome = self._failed(messages, error)
-        finally:
-            process_queue.end()
-        return await self._resolve(process_queue, messages, outcome)
+            return self._failed(messages, RuntimeError("the listener call was cancelled from inside"))
+        except ENDS_THE_PROCESS:
+            raise
+        except BaseException as error:
+            return self._failed(messages, error)
 
-    def _failed(self, messages: Sequence[MessageExt], error: Exception) -> Suspend:
+    def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[OrderlyOutcome]:
         first = messages[0]
         _LOG.warning(
             "group %s: the listener failed with %d message(s) of topic %s,"
@@ -164,18 +193,21 @@ class OrderlyConsumption:
             first.reconsume_times + 1,
             exc_info=error,
         )
-        return Suspend(cause=error)
+        return [Suspend(cause=error)] * len(messages)
 
     async def _resolve(
-        self, process_queue: ProcessQueue, messages: list[MessageExt], outcome: object
+        self,
+        process_queue: ProcessQueue,
+        messages: list[MessageExt],
+        outcomes: Sequence[OrderlyOutcome] | None,
     ) -> float | None:
-        if outcome is None or isinstance(outcome, Success):
+        if outcomes is None:
             self._settle(process_queue, messages)
             return None
         kept: list[MessageExt] = []
         done: list[MessageExt] = []
         pause = 0.0
-        for message, said in zip(messages, self._outcomes(messages, outcome), strict=True):
+        for message, said in zip(messages, outcomes, strict=True):
             if isinstance(said, Success):
                 done.append(message)
                 continue
@@ -193,20 +225,6 @@ class OrderlyConsumption:
         process_queue.put_back(kept)
         return pause
 
-    def _outcomes(self, messages: Sequence[MessageExt], outcome: object) -> Sequence[OrderlyOutcome]:
-        """What the listener said of each message."""
-        if isinstance(outcome, Suspend | Reject):
-            return [outcome] * len(messages)
-        if isinstance(outcome, Sequence) and len(outcome) == len(messages):
-            said = [one for one in outcome if isinstance(one, OrderlyOutcome)]
-            if len(said) == len(messages):
-                return said
-        error = TypeError(
-            f"an orderly listener returns Success, Suspend, Reject, None or one of them for each of its "
-            f"{len(messages)} messages, not {outcome!r}"
-        )
-        return [self._failed(messages, error)] * len(messages)
-
     async def _bury(self, message: MessageExt, cause: BaseException | str | None) -> bool:
         if self._send_back is None:
             _LOG.warning(
@@ -215,13 +233,14 @@ class OrderlyConsumption:
             return True
         try:
             await self._send_back.dead_letter(message, cause)
-        except RemotingError as error:
+        except Exception as error:  # whatever it is, the queue's other messages are to be heard one day
             _LOG.warning(
                 "group %s: message %s of topic %s is no dead letter yet, its queue waits: %s",
                 self._group,
                 message.msg_id,
                 message.topic,
                 error,
+                exc_info=not isinstance(error, RemotingError),
             )
             return False
         return True
@@ -239,6 +258,7 @@ class OrderlyConsumption:
         """Start no more calls, and wait that long for those under way; then they are cancelled."""
         self.close()
         calling = [driver.task for queue, driver in self._drivers.items() if queue.calls]
+        calling += self._last_calls
         await cancel([driver.task for queue, driver in self._drivers.items() if not queue.calls])
         if calling:
             _, late = await asyncio.wait(calling, timeout=timeout)
@@ -248,6 +268,26 @@ class OrderlyConsumption:
                 )
             await cancel(late)
         self._drivers.clear()
+
+
+def _outcomes(messages: Sequence[MessageExt], outcome: object) -> Sequence[OrderlyOutcome] | None:
+    """What the listener said of each message; None: all are done.
+
+    Raises:
+        TypeError: It said something else.
+    """
+    if outcome is None or isinstance(outcome, Success):
+        return None
+    if isinstance(outcome, Suspend | Reject):
+        return [outcome] * len(messages)
+    if isinstance(outcome, Sequence) and len(outcome) == len(messages):
+        said = [one for one in outcome if isinstance(one, OrderlyOutcome)]
+        if len(said) == len(messages):
+            return said
+    raise TypeError(
+        f"an orderly listener returns Success, Suspend, Reject, None or one of them for each of its "
+        f"{len(messages)} messages, not {outcome!r}"
+    )
 
 
 class _Driver:

@@ -29,7 +29,7 @@ class PolledConsumption:
         self._batch_size = settings.pull_batch_size
         self._threshold = settings.pull_threshold_for_all
         self._waiting = 0
-        # Queues with messages waiting, the one that was polled last at the end.
+        # Invariant: queues with messages waiting, the one that was polled last at the end.
         self._filled: dict[ProcessQueue, None] = {}
         self._polled: tuple[ProcessQueue, list[MessageExt]] | None = None
         self._arrival = asyncio.Event()
@@ -48,14 +48,16 @@ class PolledConsumption:
 
     def detach(self, process_queue: ProcessQueue) -> None:
         """A queue was revoked: what is waiting is passed over, what is consumed is noted if `auto_commit`."""
-        if process_queue in self._filled:
-            del self._filled[process_queue]
-            self._count(-process_queue.waiting)
+        self._filled.pop(process_queue, None)
+        # Counted anew: after a reset the queue is empty already.
+        self._count(sum(queue.waiting for queue in self._filled) - self._waiting)
         if self._auto_commit:
             self.note([process_queue])
 
     def submit(self, process_queue: ProcessQueue, messages: Sequence[MessageExt]) -> None:
-        """Let the messages wait for a poll."""
+        """Let the messages wait for a poll, if there are any."""
+        if not messages:  # all were here already
+            return
         process_queue.enqueue(messages)
         self._filled.setdefault(process_queue)
         self._count(len(messages))

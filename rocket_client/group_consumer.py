@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from rocket_client import shared_clients
 from rocket_client.client import RocketClient
-from rocket_client.group_member import GroupMember
 from rocket_client.inspection import running_info
 from rocket_client.locks import QueueLocks
 from rocket_client.membership import Membership
@@ -24,6 +23,7 @@ from rocket_client.outgoing import OutgoingMessages
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.pull_gate import PullGate
 from rocket_client.pulling import Consumption
+from rocket_client.queue_reader import QueueReader
 from rocket_client.rebalance import Rebalancer
 from rocket_client.send_back import SendBack
 from rocket_client.settings import ConsumerSettings, MessageModel, ProducerSettings
@@ -40,7 +40,8 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.clock import Clock
 from rocket_remoting.message import MessageExt, MessageQueue
-from rocket_remoting.topics import is_retry_topic, validate_topic
+from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
+from rocket_remoting.topics import is_retry_topic, retry_topic, validate_topic
 from rocket_remoting.transport import Transport
 
 _LOG = logging.getLogger(__name__)
@@ -51,10 +52,9 @@ RebalanceListener = Callable[[str, frozenset[MessageQueue], frozenset[MessageQue
 """Called with a topic, all its readable queues, and those this member has now."""
 
 
-class GroupConsumer(GroupMember[C]):
+class GroupConsumer(QueueReader[C]):
     """A consumer that gets its share of the queues of the topics it subscribes to."""
 
-    _KIND = "consumer"
     _CONSUME_TYPE: ConsumeType
     _offsets: OffsetStore
     _consumption: Consumption
@@ -78,11 +78,14 @@ class GroupConsumer(GroupMember[C]):
     @property
     def assigned(self) -> frozenset[MessageQueue]:
         """The queues this member has now."""
-        return self._rebalancer.assigned() if self._life.running else frozenset()
+        if not self._life.running:
+            return frozenset()
+        queues = self._rebalancer.assigned()
+        return frozenset(map(self._namespace.unwrap_queue, queues)) if self._namespace else queues
 
     @property
     def process_queues(self) -> Collection[ProcessQueue]:
-        """What is pulled and not settled, queue by queue."""
+        """What is pulled and not settled, queue by queue; the queues as brokers know them."""
         return tuple(self._rebalancer.queues()) if self._life.running else ()
 
     # Subscriptions
@@ -93,8 +96,7 @@ class GroupConsumer(GroupMember[C]):
         Raises:
             ValueError: The topic's name is illegal, or the expression names no tag.
         """
-        validate_topic(topic)
-        self._take_over(tag_subscription(topic, expression, self._next_version()))
+        self._take_over(tag_subscription(self._legal(topic), expression, self._next_version()))
         self._subscriptions_changed()
 
     def subscribe_sql(self, topic: str, expression: str) -> None:
@@ -105,18 +107,30 @@ class GroupConsumer(GroupMember[C]):
         Raises:
             ValueError: The topic's name is illegal, or the expression is blank.
         """
-        validate_topic(topic)
-        self._take_over(sql_subscription(topic, expression, self._next_version()))
+        self._take_over(sql_subscription(self._legal(topic), expression, self._next_version()))
         self._subscriptions_changed()
 
     def unsubscribe(self, topic: str) -> None:
         """The consumer gets no further messages of the topic."""
-        if self._subscriptions.pop(topic, None) is not None:
+        if self._subscriptions.pop(self._namespace.wrap(topic), None) is not None:
             self._subscriptions_changed()
 
     def on_rebalance(self, listener: RebalanceListener) -> None:
         """The listener is called, on the consumer's loop, after this member's queues of a topic have changed."""
         self._listeners.append(listener)
+
+    def origin_topic(self, message: MessageExt) -> str:
+        """The topic the message was sent to, also of one that comes again by the group's retry topic."""
+        topic = self._namespace.wrap(message.topic)
+        if topic == retry_topic(self.group):
+            topic = message.properties.get(PROPERTY_RETRY_TOPIC, topic)
+        return self._namespace.unwrap(topic)
+
+    def _legal(self, topic: str) -> str:
+        """The topic as brokers know it, when it is a name they accept."""
+        topic = self._namespace.wrap(topic)
+        validate_topic(topic)
+        return topic
 
     def _next_version(self) -> int:
         # Brokers take a subscription over only if its version is higher than that of the one they have.
@@ -186,7 +200,11 @@ class GroupConsumer(GroupMember[C]):
             return None
         client = self._client
         # What came from a broker goes back to it, whatever its size.
-        sending = ProducerSettings(name_servers=self.settings.name_servers, max_message_size=1 << 31)
+        sending = ProducerSettings(
+            name_servers=self.settings.name_servers,
+            namespace=self._namespace.name,
+            max_message_size=1 << 31,
+        )
         outgoing = OutgoingMessages(self.group, sending, client.clock, client.unique_ids)
         return SendBack(self.group, client.requests, client.routes, outgoing)
 

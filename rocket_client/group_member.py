@@ -7,6 +7,7 @@ from typing import Generic, Self, TypeVar
 
 from rocket_client import shared_clients
 from rocket_client.client import RocketClient
+from rocket_client.namespace import Namespace
 from rocket_client.settings import ClientSettings
 from rocket_client.state import Lifecycle, ServiceState
 from rocket_remoting.clock import Clock, SystemClock
@@ -21,7 +22,7 @@ class GroupMember(ABC, Generic[S]):
 
     Args:
         group: The group's name.
-        settings: Name servers, timeouts, and what the kind of member needs beside.
+        settings: Name servers, namespace, timeouts, and what the kind of member needs beside.
         transport: TCP unless given.
         clock: Where stamps come from; the machine's unless given.
     """
@@ -32,10 +33,13 @@ class GroupMember(ABC, Generic[S]):
     def __init__(
         self, group: str, settings: S, *, transport: Transport | None = None, clock: Clock | None = None
     ) -> None:
-        validate_group(group)
         if group in (DEFAULT_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP):
             raise ValueError(f"{group} is nobody's own group: choose another name")
+        self._namespace = Namespace(settings.namespace)
+        group = self._namespace.wrap(group)
+        validate_group(group)
         self.group = group
+        """The group's name as brokers know it, the namespace included."""
         self.settings = settings
         self._transport = transport
         self._clock = clock or SystemClock()

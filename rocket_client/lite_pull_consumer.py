@@ -59,7 +59,6 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
     ) -> None:
         super().__init__(group, settings, transport=transport, clock=clock)
         self._given: AssignedQueues | None = None
-        self._expressions: dict[str, str | None] = {}
         self._committing: asyncio.Task[None] | None = None
 
     # What
@@ -71,10 +70,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
             ClientStateError: It has queues assigned.
             ValueError: The topic's name is illegal, or the expression names no tag.
         """
-        if self._given is not None:
-            raise ClientStateError(
-                repr(self), "one that queues are assigned to", "do not subscribe it as well"
-            )
+        self._require_unassigned()
         super().subscribe(topic, expression)
 
     def subscribe_sql(self, topic: str, expression: str) -> None:
@@ -105,8 +101,8 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
         """
         if self._given is None and self._subscriptions:
             raise ClientStateError(repr(self), "one that subscribes", "do not assign queues to it as well")
-        self._given = self._given or AssignedQueues(())
-        self._given.queues = frozenset(queues)
+        self._given = self._given or AssignedQueues()
+        self._given.queues = frozenset(map(self._namespace.wrap_queue, queues))
         self._subscriptions.clear()
         for topic in {queue.topic for queue in self._given.queues}:
             self._take_over(tag_subscription(topic, expression, self._next_version()))
@@ -132,6 +128,7 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
         return Membership(
             client=self._client,
             group=self.group,
+            namespace=self._namespace,
             settings=self.settings,
             offsets=self._offsets,
             subscriptions=self._subscriptions,
@@ -206,24 +203,25 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
                 consumed. None: all that are assigned.
         """
         self._life.require_running()
+        assigned = self._rebalancer.assigned()
         if isinstance(queues, Mapping):
-            wanted = {queue: offset for queue, offset in queues.items() if queue in self.assigned}
-            for queue, offset in wanted.items():
-                self._offsets.update(queue, offset)
+            offsets = {self._namespace.wrap_queue(queue): offset for queue, offset in queues.items()}
+            wanted = assigned & offsets.keys()
+            for queue in wanted:
+                self._offsets.update(queue, offsets[queue])
         else:
             self._consumption.settle()
-            wanted = dict.fromkeys(self.assigned if queues is None else queues, 0)
+            wanted = assigned if queues is None else frozenset(map(self._namespace.wrap_queue, queues))
             self._consumption.note(
                 process_queue
                 for process_queue in self._rebalancer.queues()
                 if process_queue.message_queue in wanted
             )
-        await self._offsets.persist(list(wanted))
+        await self._offsets.persist(wanted)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The offset the group has committed in the queue; None when it has none."""
-        self._life.require_running()
-        return await self._offsets.fetch(queue)
+        return await self._offsets.fetch(self._known(queue))
 
     # Position
 
@@ -234,12 +232,11 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
             QueueNotAssignedError: It is not among this member's queues.
             IllegalOffsetError: The queue has no such offset.
         """
-        self._life.require_running()
         least, most = await self.min_offset(queue), await self.max_offset(queue)
         if not least <= offset <= most:
             raise IllegalOffsetError(queue, offset, least, most)
         self._consumption.settle()
-        if not await self._rebalancer.seek(queue, offset):
+        if not await self._rebalancer.seek(self._known(queue), offset):
             raise QueueNotAssignedError(queue, self.group)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -250,35 +247,20 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
         """The next poll of the queue begins with the first message that is not stored yet."""
         await self.seek(queue, await self.max_offset(queue))
 
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """Where the oldest message is."""
-        self._life.require_running()
-        return await self._client.requests.min_offset(queue)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """Where the next message will be."""
-        self._life.require_running()
-        return await self._client.requests.max_offset(queue)
-
-    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The message stored at that time: the nearest one on Apache's 4.9, the next one on 5.x."""
-        self._life.require_running()
-        return await self._client.requests.search_offset(queue, timestamp_ms)
-
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """The queues are not pulled, and polls pass over them."""
-        self._gate.pause(queues)
+        self._gate.pause(map(self._namespace.wrap_queue, queues))
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """The queues are pulled and polled again."""
-        self._gate.resume(queues)
+        self._gate.resume(map(self._namespace.wrap_queue, queues))
         if self._life.running:
             self._consumption.wake()
 
     @property
     def paused(self) -> frozenset[MessageQueue]:
         """The queues for which `pause` holds."""
-        return self._gate.paused
+        return frozenset(map(self._namespace.unwrap_queue, self._gate.paused))
 
     # What failed
 

@@ -25,6 +25,8 @@ class QueueLocks:
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._held: set[MessageQueue] = set()
+        # Requests for locks that are not answered yet, and the queues they name.
+        self._asking: dict[asyncio.Task[list[ProcessQueue]], set[MessageQueue]] = {}
 
     def __repr__(self) -> str:
         return f"<QueueLocks {self._group} of {self._client_id}: {sorted(self._held)}>"
@@ -35,27 +37,42 @@ class QueueLocks:
         Raises:
             RemotingError: A broker did not answer; what its locks are is not known.
         """
+        by_broker: dict[str, list[ProcessQueue]] = {}
+        for process_queue in process_queues:
+            by_broker.setdefault(process_queue.message_queue.broker_name, []).append(process_queue)
+        # Not cancelled with its caller: what is unlocked before the broker has answered, it might lock after that.
+        asking = asyncio.gather(*map(self._begin, by_broker.values()))
+        asking.add_done_callback(_take_exception)
+        refused = await asyncio.shield(asking)
+        return [process_queue for theirs in refused for process_queue in theirs]
+
+    def _begin(self, process_queues: Collection[ProcessQueue]) -> asyncio.Task[list[ProcessQueue]]:
+        asking = asyncio.create_task(self._lock_at_broker(process_queues), name=f"lock of {self._group}")
+        self._asking[asking] = {process_queue.message_queue for process_queue in process_queues}
+        asking.add_done_callback(self._asking.pop)
+        return asking
+
+    async def _lock_at_broker(self, process_queues: Collection[ProcessQueue]) -> list[ProcessQueue]:
+        queues = [process_queue.message_queue for process_queue in process_queues]
+        asked_at = self._loop.time()
+        address = await self._requests.master(queues[0])
+        # Before the answer: without one, we may have been given the locks all the same.
+        self._held.update(queues)
+        locked = await self._requests.lock(address, self._group, self._client_id, queues)
         refused: list[ProcessQueue] = []
-        for broker_name in {queue.message_queue.broker_name for queue in process_queues}:
-            here = [queue for queue in process_queues if queue.message_queue.broker_name == broker_name]
-            queues = [queue.message_queue for queue in here]
-            asked_at = self._loop.time()
-            address = await self._requests.master(queues[0])
-            # Before the answer: cancelled while we wait, we may have been given the locks all the same.
-            self._held.update(queues)
-            locked = await self._requests.lock(address, self._group, self._client_id, queues)
-            for process_queue in here:
-                if process_queue.message_queue in locked:
-                    process_queue.locked_at = asked_at
-                else:
-                    process_queue.locked_at = None
-                    self._held.discard(process_queue.message_queue)
-                    refused.append(process_queue)
+        for process_queue in process_queues:
+            if process_queue.message_queue in locked:
+                process_queue.locked_at = asked_at
+            else:
+                process_queue.locked_at = None
+                self._held.discard(process_queue.message_queue)
+                refused.append(process_queue)
         return refused
 
     async def unlock(self, queues: Collection[MessageQueue]) -> None:
         """Let others lock the queues; a broker that cannot be told is logged, its locks expire."""
-        self._held.difference_update(queues)
+        while asking := [task for task, named in self._asking.items() if not named.isdisjoint(queues)]:
+            await asyncio.wait(asking)
         by_broker: dict[str, list[MessageQueue]] = {}
         for queue in queues:
             by_broker.setdefault(queue.broker_name, []).append(queue)
@@ -67,7 +84,16 @@ class QueueLocks:
                 _LOG.warning(
                     "group %s: %s not unlocked at broker %s: %s", self._group, theirs, broker_name, error
                 )
+            self._held.difference_update(theirs)
 
     async def unlock_all(self) -> None:
         """Let others lock everything this member may have locked."""
+        if self._asking:
+            await asyncio.wait(self._asking)
         await self.unlock(list(self._held))
+
+
+def _take_exception(asking: "asyncio.Future[list[list[ProcessQueue]]]") -> None:
+    """Whoever asked may be gone: asyncio would log the failure as one that nobody heard of."""
+    if not asking.cancelled():
+        asking.exception()

@@ -1,9 +1,10 @@
 """What the parts of one running consumer share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rocket_client.client import RocketClient
+from rocket_client.namespace import Namespace
 from rocket_client.offsets import OffsetStore
 from rocket_client.pull_gate import PullGate
 from rocket_client.settings import ConsumerSettings, MessageModel
@@ -18,6 +19,8 @@ class Membership:
 
     client: RocketClient
     group: str
+    namespace: Namespace
+    """Of the group and its topics. All names and queues below have it already."""
     settings: ConsumerSettings
     offsets: OffsetStore
     subscriptions: Mapping[str, SubscriptionData]
@@ -31,6 +34,8 @@ class Membership:
     """Whether the application polls, and says what is committed; then nothing is committed by pulls, either."""
     posts_subscription: bool = False
     """Whether each pull carries the subscription, instead of relying on the heartbeat's."""
+    unreachable: dict[str, set[str]] = field(default_factory=dict)
+    """Why pulls do not reach brokers, by their names: told once, not by each of their queues."""
 
     @property
     def clustering(self) -> bool:

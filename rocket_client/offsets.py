@@ -17,10 +17,12 @@ from typing import Protocol
 
 from rocket_client.broker_requests import BrokerRequests
 from rocket_remoting.bodies import ResetOffsetBody, decode_body, encode_body
-from rocket_remoting.errors import RemoteProtocolError, RemotingError
+from rocket_remoting.errors import RemoteProtocolError, RemotingError, ResponseError
 from rocket_remoting.message import MessageQueue
 
 _LOG = logging.getLogger(__name__)
+
+_Place = tuple[str, str]
 
 
 class OffsetStore(Protocol):
@@ -54,6 +56,8 @@ class BrokerOffsets:
         self._offsets: dict[MessageQueue, int] = {}
         self._committed: dict[MessageQueue, int] = {}
         self._in_trouble: set[MessageQueue] = set()
+        # Topics, at their brokers, for which a commit was taken.
+        self._known_at: set[_Place] = set()
         # A broker handles requests on many threads: of two commits under way the older may come last.
         self._persisting = asyncio.Lock()
 
@@ -79,25 +83,47 @@ class BrokerOffsets:
         return offset
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Commit the offsets that moved; a failure is logged, the next call tries again."""
+        """Commit the offsets that moved; a failure is logged, the next call tries again.
+
+        Commits under way end before those of the next call begin, also when this call is cancelled.
+        """
+        await asyncio.shield(asyncio.create_task(self._persist(queues), name=f"commit of {self._group}"))
+
+    async def _persist(self, queues: Collection[MessageQueue]) -> None:
         async with self._persisting:
-            moved = [
-                (queue, offset)
+            moved = {
+                queue: offset
                 for queue, offset in ((queue, self._offsets.get(queue)) for queue in queues)
                 if offset is not None and offset != self._committed.get(queue)
-            ]
-            await asyncio.gather(*(self._commit(queue, offset) for queue, offset in moved))
+            }
+            # Apache's brokers lose one of two commits that come at once and both are a topic's first of the group.
+            fresh: dict[_Place, list[MessageQueue]] = {}
+            for queue in moved:
+                if _place(queue) not in self._known_at:
+                    fresh.setdefault(_place(queue), []).append(queue)
+            await asyncio.gather(*(self._commit_first(theirs, moved) for theirs in fresh.values()))
+            rest = {queue: offset for queue, offset in moved.items() if _place(queue) in self._known_at}
+            await asyncio.gather(*(self._commit(queue, offset) for queue, offset in rest.items()))
 
-    async def _commit(self, queue: MessageQueue, offset: int) -> None:
+    async def _commit_first(self, queues: Collection[MessageQueue], moved: dict[MessageQueue, int]) -> None:
+        """Take one queue after the other out of `moved`, until its broker has taken an offset or does not answer."""
+        for queue in queues:
+            if not await self._commit(queue, moved.pop(queue)) or _place(queue) in self._known_at:
+                return
+
+    async def _commit(self, queue: MessageQueue, offset: int) -> bool:
+        """Commit one offset; False when the broker may be at it still."""
         try:
             await self._requests.commit_offset(queue, self._group, offset)
         except RemotingError as error:
             level = logging.DEBUG if queue in self._in_trouble else logging.WARNING
             self._in_trouble.add(queue)
             _LOG.log(level, "group %s: offset %d of %s not committed: %s", self._group, offset, queue, error)
-        else:
-            self._in_trouble.discard(queue)
-            self._committed[queue] = offset
+            return isinstance(error, ResponseError)
+        self._in_trouble.discard(queue)
+        self._committed[queue] = offset
+        self._known_at.add(_place(queue))
+        return True
 
     def remove(self, queue: MessageQueue) -> None:
         """Forget a queue that is not assigned any more."""
@@ -108,6 +134,11 @@ class BrokerOffsets:
     def snapshot(self) -> dict[MessageQueue, int]:
         """All offsets this member knows."""
         return dict(self._offsets)
+
+
+def _place(queue: MessageQueue) -> _Place:
+    """Where a broker keeps the offset: with those of the topic's other queues there."""
+    return queue.topic, queue.broker_name
 
 
 class LocalOffsets:

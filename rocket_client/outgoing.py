@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rocket_client.errors import IllegalMessageError, MessageTooLargeError
+from rocket_client.namespace import Namespace
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.batch import encode_batch
 from rocket_remoting.clock import Clock
@@ -18,14 +19,17 @@ from rocket_remoting.message import Message
 from rocket_remoting.message_id import UniqueIdGenerator
 from rocket_remoting.properties import (
     MAX_PROPERTIES_LENGTH,
+    PROPERTY_INSTANCE_ID,
+    PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,
     PROPERTY_WAIT_STORE_MSG_OK,
+    TIMER_PROPERTIES,
     encode_properties_text,
 )
 from rocket_remoting.sys_flag import COMPRESSED
 from rocket_remoting.topics import TOPICS_CLOSED_TO_CLIENTS, is_retry_topic, validate_topic
 
-_MAX_LEGAL_TOPICS = 10_000
+_MAX_KNOWN_TOPICS = 10_000
 _ZLIB = COMPRESSED | CompressionType.ZLIB.sys_flag
 
 
@@ -34,6 +38,7 @@ class Outgoing(NamedTuple):
 
     code: int
     topic: str
+    """As brokers know it."""
     body: bytes
     properties: str
     flag: int
@@ -58,8 +63,11 @@ class OutgoingMessages:
         self._compress_level = settings.compress_level
         self._default_topic = settings.create_topic_key
         self._default_queues = settings.default_topic_queue_nums
-        # Names found legal, so that a topic is checked once and not with each message.
-        self._legal_topics: set[str] = set()
+        self.namespace = Namespace(settings.namespace)
+        """What topics are put into."""
+        self._instance_id = self.namespace.name
+        # Names of legal topics as brokers know them, so that a topic is checked once and not with each message.
+        self._topics: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"OutgoingMessages({self._group!r})"
@@ -70,11 +78,13 @@ class OutgoingMessages:
         Raises:
             IllegalMessageError: It cannot be sent as it is.
         """
-        topic, body, properties = message.topic, message.body, message.properties
-        self._check(topic, body)
+        body, properties = message.body, message.properties
+        topic = self._check(message.topic, body)
         msg_id = properties.get(PROPERTY_UNIQUE_KEY)
         if msg_id is None:
             msg_id = properties[PROPERTY_UNIQUE_KEY] = self._create_id()
+        if self._instance_id:
+            properties[PROPERTY_INSTANCE_ID] = self._instance_id
         sys_flag = 0
         if len(body) >= self._compress_from:
             body, sys_flag = compress(body, CompressionType.ZLIB, self._compress_level), _ZLIB
@@ -108,10 +118,13 @@ class OutgoingMessages:
             raise IllegalMessageError(first.topic, str(error)) from error
         if len(body) > self._max_size:
             raise MessageTooLargeError(first.topic, "a batch", len(body), self._max_size)
+        # Brokers add these to each message's own.
         properties = {} if first.wait_store_ok else {PROPERTY_WAIT_STORE_MSG_OK: "false"}
+        if self._instance_id:
+            properties[PROPERTY_INSTANCE_ID] = self._instance_id
         return Outgoing(
             RequestCode.SEND_BATCH_MESSAGE,
-            first.topic,
+            self.namespace.wrap(first.topic),
             body,
             encode_properties_text(properties),
             0,
@@ -139,17 +152,21 @@ class OutgoingMessages:
             broker_name=broker_name,
         )
 
-    def _check(self, topic: str, body: bytes) -> None:
-        if topic not in self._legal_topics:
-            _check_topic(topic)
-            if len(self._legal_topics) >= _MAX_LEGAL_TOPICS:
-                self._legal_topics.clear()
-            self._legal_topics.add(topic)
+    def _check(self, topic: str, body: bytes) -> str:
+        """The topic as brokers know it, when it and the body are legal."""
+        known = self._topics.get(topic)
+        if known is None:
+            known = self.namespace.wrap(topic)
+            _check_topic(known)
+            if len(self._topics) >= _MAX_KNOWN_TOPICS:
+                self._topics.clear()
+            self._topics[topic] = known
         if not body:
             # Apache's Java consumer cannot read a record without a body.
             raise IllegalMessageError(topic, "its body is empty")
         if len(body) > self._max_size:
             raise MessageTooLargeError(topic, "a body", len(body), self._max_size)
+        return known
 
 
 def _check_topic(topic: str) -> None:
@@ -168,6 +185,11 @@ def _check_batch_member(message: Message, first: Message) -> None:
         raise IllegalMessageError(message.topic, "a retry topic takes no batches")
     if message.delay_level > 0:
         raise IllegalMessageError(message.topic, "a batch cannot be delayed; send the message by itself")
+    if (
+        not TIMER_PROPERTIES.isdisjoint(message.properties)
+        and PROPERTY_TIMER_OUT_MS not in message.properties
+    ):
+        raise IllegalMessageError(message.topic, "a batch cannot be timed; send the message by itself")
     if message.wait_store_ok != first.wait_store_ok:
         raise IllegalMessageError(message.topic, "the messages of a batch must agree in wait_store_ok")
 

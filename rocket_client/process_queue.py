@@ -51,7 +51,7 @@ class ProcessQueue:
         self.size = 0
         """Bytes of the bodies in it."""
         self.calls = 0
-        """Listener calls under way with messages of it."""
+        """Listener calls with messages of it that are under way, or whose outcome is on its way to a broker."""
         self.locked_at: float | None = None
         """When the broker's lock was last confirmed; None: not locked."""
         self.last_pull_at = 0.0
@@ -158,7 +158,7 @@ class ProcessQueue:
     # Calls under way. Concurrent calls also note when they began, for messages that take too long.
 
     def begin(self, messages: Iterable[MessageExt], now: float) -> None:
-        """Note that a listener call with these messages begins."""
+        """Note that a listener call with these messages begins, or that something else does which is waited for."""
         self.calls += 1
         self.last_consume_at = now
         started = self._started
@@ -166,7 +166,7 @@ class ProcessQueue:
             started[message.queue_offset] = now
 
     def end(self) -> None:
-        """Note that a listener call is over."""
+        """Note that what began is over."""
         self.calls -= 1
         if self._idle is not None and not self.calls and not self._idle.done():
             self._idle.set_result(None)
@@ -179,7 +179,7 @@ class ProcessQueue:
         return message
 
     async def idle(self, seconds: float) -> bool:
-        """Wait until no listener call is under way; False if that did not happen in time."""
+        """Wait until nothing is under way; False if that did not happen in time."""
         if self.calls:
             if self._idle is None or self._idle.done():
                 self._idle = asyncio.get_running_loop().create_future()

@@ -18,12 +18,13 @@ from collections.abc import Collection, Sequence
 from rocket_client import shared_clients
 from rocket_client.errors import IllegalMessageError, ReplyTimeoutError
 from rocket_client.group_member import GroupMember
-from rocket_client.outgoing import OutgoingMessages
+from rocket_client.outgoing import Outgoing, OutgoingMessages
 from rocket_client.request_reply import reply_to
 from rocket_client.selectors import MessageQueueSelector
 from rocket_client.send_result import SendResult
 from rocket_client.sending import ChooseQueue, Sender
 from rocket_client.settings import ProducerSettings
+from rocket_client.topic_route import TopicRoute
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.connection import Connection
@@ -87,6 +88,7 @@ class Producer(GroupMember[ProducerSettings]):
         if not self._life.end():
             return
         await asyncio.gather(*self._asyncs, return_exceptions=True)
+        await self._sender.idle()
         await self._client.unregister_producer(self.group)
         await shared_clients.release(self._client)
 
@@ -131,12 +133,8 @@ class Producer(GroupMember[ProducerSettings]):
             TopicNotFoundError: There is no such topic, and none is created.
             SendError: No broker took it; `SendTimeoutError` and `SendRejectedError` say more.
         """
-        self._life.require_running()
-        outgoing = self._outgoing.message(message)
-        choose = choice(message, queue, selector, argument)
-        return await self._sender.send(
-            outgoing, choose, self._timeout if timeout is None else timeout, waits=True
-        )
+        outgoing, choose = self._prepare(message, queue, selector, argument)
+        return await self._sender.send(outgoing, choose, self._limit(timeout), waits=True)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout: float | None = None
@@ -149,10 +147,8 @@ class Producer(GroupMember[ProducerSettings]):
         """
         self._life.require_running()
         outgoing = self._outgoing.batch(messages)
-        choose = choice(messages[0], queue, None, None)
-        return await self._sender.send(
-            outgoing, choose, self._timeout if timeout is None else timeout, waits=True
-        )
+        choose = None if queue is None else self._fixed(outgoing.topic, queue)
+        return await self._sender.send(outgoing, choose, self._limit(timeout), waits=True)
 
     def send_async(
         self,
@@ -164,11 +160,9 @@ class Producer(GroupMember[ProducerSettings]):
         timeout: float | None = None,
     ) -> asyncio.Future[SendResult]:
         """A future of what `send` returns or raises; what is wrong with the message is raised at once."""
-        self._life.require_running()
-        outgoing = self._outgoing.message(message)
-        choose = choice(message, queue, selector, argument)
-        limit = self._timeout if timeout is None else timeout
-        task = asyncio.create_task(self._sender.send(outgoing, choose, limit, waits=False), name="send")
+        outgoing, choose = self._prepare(message, queue, selector, argument)
+        sending = self._sender.send(outgoing, choose, self._limit(timeout), waits=False)
+        task = asyncio.create_task(sending, name="send")
         self._asyncs.add(task)
         task.add_done_callback(self._asyncs.discard)
         return task
@@ -186,9 +180,7 @@ class Producer(GroupMember[ProducerSettings]):
         Raises:
             SendError: There is no connection to the broker.
         """
-        self._life.require_running()
-        outgoing = self._outgoing.message(message)
-        choose = choice(message, queue, selector, argument)
+        outgoing, choose = self._prepare(message, queue, selector, argument)
         await self._sender.send_oneway(outgoing, choose, self._timeout)
 
     async def request(
@@ -215,9 +207,8 @@ class Producer(GroupMember[ProducerSettings]):
             SendError: No broker took it.
         """
         self._life.require_running()
-        limit = self._timeout if timeout is None else timeout
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + limit
+        limit = self._limit(timeout)
+        deadline = asyncio.get_running_loop().time() + limit
         asked = Message(message.topic, message.body, properties=dict(message.properties), flag=message.flag)
         correlation_id, reply = self._client.replies.expect(asked, self._client.client_id, limit)
         try:
@@ -244,8 +235,11 @@ class Producer(GroupMember[ProducerSettings]):
             SendError: The client that asked is gone, or no broker could be reached.
         """
         self._life.require_running()
-        outgoing = self._outgoing.message(reply_to(request, body, properties or {}))
-        outgoing = outgoing._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2)
+        answer = reply_to(request, body, properties or {})
+        # To the cluster's own topic for replies, which is in no namespace.
+        outgoing = self._outgoing.message(answer)._replace(
+            code=RequestCode.SEND_REPLY_MESSAGE_V2, topic=answer.topic
+        )
         return await self._sender.send(outgoing, None, self._timeout, waits=True)
 
     async def cancel_delivery(self, message: Message, sent: SendResult) -> SendResult:
@@ -268,7 +262,7 @@ class Producer(GroupMember[ProducerSettings]):
             )
         properties = {
             PROPERTY_TIMER_DELIVER_MS: str(message.deliver_at_ms),
-            PROPERTY_TIMER_DEL_UNIQKEY: f"{message.topic}+{sent.msg_id}",
+            PROPERTY_TIMER_DEL_UNIQKEY: f"{self._namespace.wrap(message.topic)}+{sent.msg_id}",
         }
         return await self.send(
             Message(message.topic, b"cancel", properties=properties), queue=sent.message_queue
@@ -281,17 +275,35 @@ class Producer(GroupMember[ProducerSettings]):
             TopicNotFoundError: There is no such topic, and none is created.
         """
         self._life.require_running()
-        return list((await self._sender.route(topic)).publish_queues)
+        return list(self._visible(await self._sender.route(self._namespace.wrap(topic))))
 
+    # What all ways to send begin with
 
-def choice(
-    message: Message, queue: MessageQueue | None, selector: MessageQueueSelector | None, argument: object
-) -> ChooseQueue | None:
-    """How the queue of a message is fixed; None when it is not."""
-    if queue is not None:
-        if queue.topic != message.topic:
-            raise IllegalMessageError(message.topic, f"the queue given is one of topic {queue.topic}")
+    def _prepare(
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        selector: MessageQueueSelector | None,
+        argument: object,
+    ) -> tuple[Outgoing, ChooseQueue | None]:
+        """The message ready to be sent, and how its queue is fixed, if it is."""
+        self._life.require_running()
+        outgoing = self._outgoing.message(message)
+        if queue is not None:
+            return outgoing, self._fixed(outgoing.topic, queue)
+        if selector is not None:
+            return outgoing, lambda route: selector(self._visible(route), message, argument)
+        return outgoing, None
+
+    def _fixed(self, topic: str, queue: MessageQueue) -> ChooseQueue:
+        if self._namespace.wrap(queue.topic) != topic:
+            raise IllegalMessageError(topic, f"the queue given is one of topic {queue.topic}")
         return lambda route: queue
-    if selector is not None:
-        return lambda route: selector(route.publish_queues, message, argument)
-    return None
+
+    def _visible(self, route: TopicRoute) -> Sequence[MessageQueue]:
+        """The queues to write to, as the application says them."""
+        queues = route.publish_queues
+        return tuple(map(self._namespace.unwrap_queue, queues)) if self._namespace else queues
+
+    def _limit(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else timeout

@@ -13,11 +13,10 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from rocket_client import shared_clients
-from rocket_client.errors import TopicNotFoundError
-from rocket_client.group_member import GroupMember
 from rocket_client.inspection import running_info
 from rocket_client.pull_answer import PullStatus
 from rocket_client.queue_pulls import PullTerms, QueuePulls
+from rocket_client.queue_reader import QueueReader
 from rocket_client.settings import PullConsumerSettings
 from rocket_client.subscription import ALL, sql_subscription, tag_subscription
 from rocket_remoting.bodies import (
@@ -50,7 +49,7 @@ class PullResult(NamedTuple):
     messages: list[MessageExt]
 
 
-class PullConsumer(GroupMember[PullConsumerSettings]):
+class PullConsumer(QueueReader[PullConsumerSettings]):
     """A member of a consumer group that pulls queue by queue.
 
     Args:
@@ -59,8 +58,6 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
         transport: TCP unless given.
         clock: Where stamps come from; the machine's unless given.
     """
-
-    _KIND = "consumer"
 
     def __init__(
         self,
@@ -103,32 +100,13 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
         Raises:
             TopicNotFoundError: There is no such topic.
         """
-        self._life.require_running()
-        route = await self._client.routes.refresh(topic)
-        if route is None or route.provisional:
-            raise TopicNotFoundError(topic, "it does not exist")
-        self._topics[topic] = None
-        return list(route.subscribe_queues)
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        """Where the oldest message is."""
-        self._life.require_running()
-        return await self._client.requests.min_offset(queue)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        """Where the next message will be."""
-        self._life.require_running()
-        return await self._client.requests.max_offset(queue)
-
-    async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The message stored at that time: the nearest one on Apache's 4.9, the next one on 5.x."""
-        self._life.require_running()
-        return await self._client.requests.search_offset(queue, timestamp_ms)
+        queues = await super().fetch_message_queues(topic)
+        self._topics[self._namespace.wrap(topic)] = None
+        return queues
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The offset the broker keeps for the group; None when it has none."""
-        self._life.require_running()
-        return await self._client.requests.committed_offset(queue, self.group)
+        return await self._client.requests.committed_offset(self._known(queue), self.group)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         """The brokers keep these offsets for the group.
@@ -136,9 +114,8 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
         Raises:
             RemotingError: A broker did not take one.
         """
-        self._life.require_running()
         for queue, offset in offsets.items():
-            await self._client.requests.commit_offset(queue, self.group, offset)
+            await self._client.requests.commit_offset(self._known(queue), self.group, offset)
 
     # Pulls
 
@@ -163,8 +140,8 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
         Raises:
             RemotingError: No broker was found, it did not answer, or it refused.
         """
-        subscription = _subscription(queue.topic, expression, sql)
-        return await self._pull(queue, offset, subscription, max_messages, 0)
+        queue = self._known(queue)
+        return await self._pull(queue, offset, _subscription(queue.topic, expression, sql), max_messages, 0)
 
     async def pull_block_if_not_found(
         self,
@@ -176,6 +153,7 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
         max_messages: int = 32,
     ) -> PullResult:
         """`pull`, but the broker holds it until there is a message, or `broker_suspend_max_time` is over."""
+        queue = self._known(queue)
         subscription = _subscription(queue.topic, expression, sql)
         return await self._pull(queue, offset, subscription, max_messages, self._hold_ms)
 
@@ -187,13 +165,12 @@ class PullConsumer(GroupMember[PullConsumerSettings]):
         max_messages: int,
         hold_ms: int,
     ) -> PullResult:
-        self._life.require_running()
         settings = self.settings
         limit = settings.consumer_timeout_when_suspend if hold_ms else settings.consumer_pull_timeout
         terms = PullTerms(max_messages, hold_ms, limit.total_seconds(), posts_subscription=True)
         pulls = self._pulls.get(queue)
         if pulls is None:
-            pulls = self._pulls[queue] = QueuePulls(self._client, self.group, queue)
+            pulls = self._pulls[queue] = QueuePulls(self._client, self.group, queue, self._namespace)
         answer = await pulls.pull(subscription, offset, terms)
         return PullResult(
             answer.status,

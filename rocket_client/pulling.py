@@ -90,7 +90,9 @@ class PullLoop:
         self._queue = process_queue.message_queue
         self._limits = limits
         self._commits = member.clustering and not member.polls
-        self._pulls = QueuePulls(member.client, member.group, self._queue)
+        self._pulls = QueuePulls(
+            member.client, member.group, self._queue, member.namespace, hides_retries=not member.polls
+        )
         self._terms = PullTerms(
             settings.pull_batch_size,
             settings.broker_suspend_max_time // _MILLISECOND,
@@ -128,6 +130,8 @@ class PullLoop:
                 await self._recover(error, offset)
                 continue
             self._trouble = ""
+            if self._member.unreachable:
+                self._reached()
             if self._is_over():
                 return None
             offset = answer.next_begin_offset
@@ -176,9 +180,24 @@ class PullLoop:
                 pause, level = min(pause, 1.0), logging.INFO
             elif error.code == ResponseCode.FLOW_CONTROL:
                 pause, level = BROKER_FLOW_CONTROL_DELAY, logging.DEBUG
-        trouble = str(error)
-        if trouble == self._trouble or is_retry_topic(self._queue.topic):
-            level = logging.DEBUG  # said already, or of a topic that comes into being with its first message
-        self._trouble = trouble
+        if self._was_told(error) or is_retry_topic(self._queue.topic):
+            level = logging.DEBUG  # or of a topic that comes into being with its first message
         _LOG.log(level, "group %s: pull of %s at %d failed: %s", self._group, self._queue, offset, error)
         await asyncio.sleep(pause)
+
+    def _was_told(self, error: RemotingError) -> bool:
+        """Whether this was told already: of this queue, or of its broker where that is not reached at all."""
+        trouble = str(error)
+        if isinstance(error, ResponseError):
+            known, self._trouble = self._trouble, trouble
+            return trouble == known
+        told = self._member.unreachable.setdefault(self._queue.broker_name, set())
+        was_told = trouble in told
+        told.add(trouble)
+        return was_told
+
+    def _reached(self) -> None:
+        broker = self._queue.broker_name
+        if self._member.unreachable.pop(broker, None) is not None:
+            # A warning, since who saw those before waits for it.
+            _LOG.warning("group %s: pulls reach %s again", self._group, broker)

@@ -21,6 +21,7 @@ from rocket_client.listener import (
     OrderlyListener,
     Reject,
     RetryLater,
+    Room,
     Success,
     Suspend,
 )
@@ -33,7 +34,6 @@ from rocket_client.subscription import ALL, tag_subscription
 from rocket_remoting.bodies import ConsumeMessageDirectlyResult, ConsumeMessageResult, ConsumeType
 from rocket_remoting.clock import Clock
 from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
 from rocket_remoting.topics import retry_topic
 from rocket_remoting.transport import Transport
 
@@ -65,14 +65,15 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         super().__init__(group, settings, transport=transport, clock=clock)
         self._concurrent: ConcurrentListener | None = None
         self._orderly: OrderlyListener | None = None
+        self._room: Room | None = None
         self._lock_renewal: asyncio.Task[None] | None = None
 
     # What and how
 
-    def listen_concurrently(self, listener: ConcurrentListener) -> None:
-        """Messages go to this listener, several calls at once."""
+    def listen_concurrently(self, listener: ConcurrentListener, room: Room | None = None) -> None:
+        """Messages go to this listener, several calls at once; only while there is room, where some is given."""
         self._life.require_not_started("give it a listener")
-        self._concurrent, self._orderly = listener, None
+        self._concurrent, self._orderly, self._room = listener, None, room
 
     def listen_orderly(self, listener: OrderlyListener) -> None:
         """Messages go to this listener, one call at a time in each queue, in the queue's order."""
@@ -114,6 +115,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         return Membership(
             client=self._client,
             group=self.group,
+            namespace=self._namespace,
             settings=settings,
             offsets=self._offsets,
             subscriptions=self._subscriptions,
@@ -129,7 +131,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
             return OrderlyConsumption(member, self.settings, self._orderly, send_back, lock)
         assert self._concurrent is not None
         return ConcurrentConsumption(
-            member, self.settings, self._concurrent, send_back, self._assigned_process_queues
+            member, self.settings, self._concurrent, send_back, self._assigned_process_queues, room=self._room
         )
 
     def _locks(self) -> QueueLocks | None:
@@ -186,7 +188,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
 
     async def consume_directly(self, message: MessageExt) -> ConsumeMessageDirectlyResult:
         """Call the listener with this message, outside of any queue, and tell what it said."""
-        message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+        message.topic = self.origin_topic(message)
         orderly = self._is_orderly
         context = ConsumeContext(self.group, message.queue, orderly=orderly)
         result = ConsumeMessageDirectlyResult(order=orderly)

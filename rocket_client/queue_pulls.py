@@ -4,6 +4,7 @@
 
     suggested broker    each answer says whom to ask next: a slave while a master's backlog is not in its memory
     tags                the broker compares hash codes, the tags themselves are compared here
+    topic               without the namespace; of a redelivered message, as a listener wants it: that it failed in
     body                one that cannot be unpacked stays as it was stored: pulled again it would be no better
 """
 
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from rocket_client.client import RocketClient
 from rocket_client.errors import BrokerNotFoundError
+from rocket_client.namespace import Namespace
 from rocket_client.pull_answer import PullAnswer, PullStatus
 from rocket_client.topic_route import MASTER_ID
 from rocket_remoting.bodies import SubscriptionData
@@ -53,13 +55,33 @@ class PullTerms(NamedTuple):
 
 
 class QueuePulls:
-    """The pulls of one queue for one group."""
+    """The pulls of one queue for one group.
 
-    def __init__(self, client: RocketClient, group: str, queue: MessageQueue) -> None:
+    Args:
+        client: What asks.
+        group: In whose name.
+        queue: The queue, as brokers know it.
+        namespace: What messages' topics are freed of.
+        hides_retries: Whether messages of the group's retry topic show the topic they failed in instead. Who polls must
+            know from which queue a message is.
+    """
+
+    def __init__(
+        self,
+        client: RocketClient,
+        group: str,
+        queue: MessageQueue,
+        namespace: Namespace,
+        *,
+        hides_retries: bool = False,
+    ) -> None:
         self._client = client
         self._group = group
         self._queue = queue
-        self._is_retry = queue.topic == retry_topic(group)
+        self._namespace = namespace
+        self._hides_retries = hides_retries and queue.topic == retry_topic(group)
+        self._topic = namespace.unwrap(queue.topic)
+        self._renames = self._hides_retries or self._topic != queue.topic
         self.broker_id = MASTER_ID
         """Which member of the broker is asked next."""
 
@@ -140,9 +162,14 @@ class QueuePulls:
             properties[PROPERTY_MIN_OFFSET] = smallest
             properties[PROPERTY_MAX_OFFSET] = largest
             message.broker_name = broker_name
-            if self._is_retry:
-                message.topic = properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+            if self._renames:
+                message.topic = self._topic_of(message)
         return messages
+
+    def _topic_of(self, message: MessageExt) -> str:
+        if not self._hides_retries:
+            return self._topic
+        return self._namespace.unwrap(message.properties.get(PROPERTY_RETRY_TOPIC, message.topic))
 
     def _decoded(self, records: bytes | memoryview) -> list[MessageExt]:
         try:

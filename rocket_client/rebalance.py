@@ -5,8 +5,10 @@
     when        at start, when a broker says that members changed, when a route changed, every 20 s;
                 again soon (0.1 s, 0.2 s … 20 s) while a queue could not be taken over
     how         as `shares` says
-    revoked     dropped, its pull ended, its offset committed; in orderly mode unlocked once its call ended
-    assigned    in orderly mode locked first; begins at the committed offset, or by `consume_from_where`
+    revoked     dropped, its pull ended, its offset committed, once calls under way ended or after 0.15 s;
+                in orderly mode committed again, if nobody can have its lock yet, and unlocked once its call ended
+    assigned    in orderly mode locked first, else where there are other members 0.3 s later: one of them may have
+                it still; begins at the committed offset, or by `consume_from_where`
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from rocket_client.client import cancel
 from rocket_client.locks import QueueLocks
 from rocket_client.membership import Membership
-from rocket_client.process_queue import ProcessQueue
+from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.pulling import ILLEGAL_OFFSET_PATIENCE, Consumption, PullLimits, PullLoop
 from rocket_client.settings import ConsumeFromWhere
 from rocket_client.shares import Shares
@@ -28,6 +30,12 @@ _LOG = logging.getLogger(__name__)
 
 FIRST_RETRY = 0.1
 UNLOCK_PATIENCE = 24 * 3600.0
+UNDISPUTED = 50.0
+"""Seconds from a lock's renewal in which surely no other member has it: brokers keep it for 60."""
+GIVE_BACK_PATIENCE = 0.15
+TAKE_OVER_PAUSE = 0.3
+"""Members hear of a change at the same time. Who takes a queue over waits until who had it has committed, longer than
+that one waits for its calls; else all that was consumed since the last commit, in up to 5 s, would come again."""
 _HALF_AN_HOUR_MS = 30 * 60 * 1000
 
 
@@ -55,7 +63,7 @@ class Rebalancer:
         self._queues: dict[MessageQueue, ProcessQueue] = {}
         self._pulls: dict[MessageQueue, asyncio.Task[None]] = {}
         # Being given back, their offset not committed or their lock not released yet: not to be taken again now.
-        self._leaving: set[MessageQueue] = set()
+        self._leaving: dict[MessageQueue, ProcessQueue] = {}
         self._in_trouble: set[str] = set()
         self._background: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
@@ -111,9 +119,15 @@ class Rebalancer:
         complete, before = True, self.assigned()
         topics = list(self._member.subscriptions)
         await self._revoke([queue for queue in self._queues if queue.topic not in topics])
+        coming: list[MessageQueue] = []
+        failure: Exception | None = None
         for topic in topics:
             try:
-                complete &= await self._rebalance_topic(topic)
+                mine = await self._share(topic)
+                if mine is None:
+                    complete = False
+                    continue
+                coming += [queue for queue in mine if queue not in self._queues]
                 self._in_trouble.discard(topic)
             except RemotingError as error:
                 level = (
@@ -122,36 +136,45 @@ class Rebalancer:
                 _LOG.log(level, "group %s: rebalancing topic %s failed: %s", self._group, topic, error)
                 self._in_trouble.add(topic)
                 complete = False
+            except Exception as error:  # of the strategy: other topics have gone on
+                failure = error
+        if coming and self._locks is None and self._shares.has_others:
+            await asyncio.sleep(TAKE_OVER_PAUSE)
+        complete &= all(await asyncio.gather(*map(self._assign, coming)))
         if before != self.assigned():
             self._divide_limits()
             self._tell(before ^ self.assigned())
+        if failure is not None:
+            raise failure
         return complete
 
     def _tell(self, changed: Collection[MessageQueue]) -> None:
+        namespace = self._member.namespace
         for topic in sorted({queue.topic for queue in changed}):
             route = self._client.routes.get(topic)
-            everything = frozenset(route.subscribe_queues) if route is not None else frozenset()
-            mine = frozenset(queue for queue in self._queues if queue.topic == topic)
+            everything = map(namespace.unwrap_queue, route.subscribe_queues if route is not None else ())
+            mine = (namespace.unwrap_queue(queue) for queue in self._queues if queue.topic == topic)
+            told = namespace.unwrap(topic), frozenset(everything), frozenset(mine)
             for listener in self._listeners:
                 try:
-                    listener(topic, everything, mine)
+                    listener(*told)
                 except Exception:
                     _LOG.exception("group %s: the rebalance listener %r failed", self._group, listener)
 
-    async def _rebalance_topic(self, topic: str) -> bool:
+    async def _share(self, topic: str) -> Collection[MessageQueue] | None:
+        """This member's queues of the topic, others given back; None when it cannot be known now."""
         route = self._client.routes.get(topic)
         if route is None or not route.subscribe_queues:
-            return True  # its route is looked for elsewhere, and a change of it leads here again
+            return ()  # its route is looked for elsewhere, and a change of it leads here again
         share = await self._shares.of(topic, route.subscribe_queues)
         if share is None:
-            return False
+            return None
         mine = set(share)
         await self._revoke([queue for queue in self._queues if queue.topic == topic and queue not in mine])
-        taken = await asyncio.gather(*(self._assign(queue) for queue in mine if queue not in self._queues))
-        return all(taken)
+        return mine
 
     async def _revoke(self, queues: Iterable[MessageQueue]) -> None:
-        """Let the queues go: calls under way finish, their offsets are committed as they stand now."""
+        """Let the queues go: calls under way finish, what is settled is committed."""
         going = {queue: self._queues.pop(queue) for queue in list(queues)}
         if not going:
             return
@@ -160,22 +183,40 @@ class Rebalancer:
             process_queue.dropped = True
             self._consumption.detach(process_queue)
         await cancel([self._pulls.pop(queue) for queue in going if queue in self._pulls])
-        await self._offsets.persist(list(going))
+        if self._locks is None:
+            await asyncio.gather(*(queue.idle(GIVE_BACK_PATIENCE) for queue in going.values()))
+        await self._commit(list(filter(self._is_undisputed, going.values())))
         for queue, process_queue in going.items():
-            self._offsets.remove(queue)
             if self._locks is not None:
                 self._spawn(self._release(self._locks, process_queue), "unlock")
             else:
-                self._leaving.discard(queue)
+                self._offsets.remove(queue)
+                self._leaving.pop(queue, None)  # a shutdown meanwhile has ended all of them
         _LOG.info("group %s: %s gave back %s", self._group, self._client.client_id, sorted(going))
+
+    async def _commit(self, process_queues: Collection[ProcessQueue]) -> None:
+        """Commit what is settled of queues that are no longer this member's, or will not be."""
+        if not self._member.polls:  # what was polled is settled, and noted, by whoever polls
+            for process_queue in process_queues:
+                offset = process_queue.smallest_unsettled()
+                if offset != NOTHING_TO_COMMIT:
+                    self._offsets.update(process_queue.message_queue, offset, increase_only=True)
+        await self._offsets.persist([process_queue.message_queue for process_queue in process_queues])
+
+    def _is_undisputed(self, process_queue: ProcessQueue) -> bool:
+        """Whether a queue that is given back can have no other member yet, as far as that is known."""
+        return self._locks is None or not process_queue.lock_expired(self._loop.time(), UNDISPUTED)
 
     async def _release(self, locks: QueueLocks, process_queue: ProcessQueue) -> None:
         queue = process_queue.message_queue
         try:
             await process_queue.idle(UNLOCK_PATIENCE)
+            if self._is_undisputed(process_queue):
+                await self._commit([process_queue])
             await locks.unlock([queue])
         finally:
-            self._leaving.discard(queue)
+            self._offsets.remove(queue)
+            del self._leaving[queue]
             self.soon()
 
     async def _assign(self, queue: MessageQueue) -> bool:
@@ -258,6 +299,8 @@ class Rebalancer:
             process_queue.clear()
             self._offsets.update(queue, offsets[queue])
         await self._revoke([queue for queue in going if queue in self._queues])
+        # They come back, so that no difference is seen then; but nobody may go by what it knew of them.
+        self._tell(going)
         self.soon()
 
     async def _first_offset(self, queue: MessageQueue) -> int:
@@ -325,14 +368,24 @@ class Rebalancer:
             await cancel([self._running])
         pulls, self._pulls = list(self._pulls.values()), {}
         await cancel(pulls)
+        if self._locks is None:
+            await self._end_handovers()
+
+    async def _end_handovers(self) -> None:
+        """Commit now what was being given back: in a moment it is another member's, which knows better."""
+        leaving = list(self._leaving.values())
+        await asyncio.gather(*(process_queue.idle(GIVE_BACK_PATIENCE) for process_queue in leaving))
+        await self._commit(leaving)
+        self._leaving.clear()
 
     async def give_all_back(self) -> None:
         """Commit everything settled and unlock everything; for the end, with no call under way."""
         for process_queue in self._queues.values():
             process_queue.dropped = True
+        leaving = list(filter(self._is_undisputed, self._leaving.values()))
         await cancel(self._background)
         # Queues on their way out may not be committed yet: the end may have come between.
-        await self._offsets.persist([*self._queues, *self._leaving])
+        await self._commit([*self._queues.values(), *leaving])
         if self._locks is not None:
             await self._locks.unlock_all()
         self._queues.clear()

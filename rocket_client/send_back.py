@@ -18,7 +18,7 @@ brokers, which compare ``>``, agree.
 """
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rocket_client.broker_requests import BrokerRequests
 from rocket_client.errors import IllegalMessageError, SendError
@@ -41,7 +41,6 @@ from rocket_remoting.properties import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_TRANSACTION_PREPARED,
     PROPERTY_WAIT_STORE_MSG_OK,
-    encode_properties,
 )
 from rocket_remoting.topics import retry_topic
 
@@ -78,6 +77,7 @@ class SendBack:
         self, group: str, requests: BrokerRequests, routes: RouteTable, outgoing: OutgoingMessages
     ) -> None:
         self._group = group
+        self._namespace = outgoing.namespace
         self._topic = retry_topic(group)
         self._requests = requests
         self._routes = routes
@@ -123,15 +123,20 @@ class SendBack:
             for name, value in message.properties.items()
             if name not in _OF_ONE_DELIVERY and not name.startswith("TIMER_")
         }
-        properties[PROPERTY_RETRY_TOPIC] = message.topic
+        properties[PROPERTY_RETRY_TOPIC] = self._origin(message)
         properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, message.offset_message_id)
         properties[PROPERTY_WAIT_STORE_MSG_OK] = "false"
         for name in (PROPERTY_FAILURE_TYPE, PROPERTY_FAILURE_MESSAGE, PROPERTY_FAILURE_PLACE):
             properties.pop(name, None)
         told = properties | failure_properties(cause)
-        if len(encode_properties(told)) < MAX_PROPERTIES_LENGTH - 1024:
+        if _size(told) < MAX_PROPERTIES_LENGTH - 1024:
             properties = told
         return Message(self._topic, message.body, properties=properties, flag=message.flag)
+
+    def _origin(self, message: MessageExt) -> str:
+        """The topic it was sent to, as brokers know it."""
+        topic = self._namespace.wrap(message.topic)
+        return message.properties.get(PROPERTY_RETRY_TOPIC, topic) if topic == self._topic else topic
 
     async def _send(self, message: MessageExt, copy: Message, times: int, limit: int, level: int) -> None:
         brokers: list[str] = []
@@ -191,12 +196,12 @@ class SendBack:
             group=self._group,
             delay_level=level,
             origin_msg_id=message.msg_id,
-            origin_topic=message.topic,
+            origin_topic=self._origin(message),
             unit_mode=False,
             max_reconsume_times=limit,
             broker_name=message.broker_name,
         )
-        address = await self._requests.master(message.queue)
+        address = await self._requests.master(self._namespace.wrap_queue(message.queue))
         await self._requests.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout=_SEND_TIMEOUT)
 
 
@@ -212,14 +217,29 @@ def failure_properties(cause: BaseException | str | None) -> dict[str, str]:
     return _bounded(
         {
             PROPERTY_FAILURE_TYPE: (f"{type_.__module__}.{type_.__qualname__}", _MAX_TYPE),
-            PROPERTY_FAILURE_MESSAGE: (str(cause), _MAX_MESSAGE),
+            PROPERTY_FAILURE_MESSAGE: (_text(cause), _MAX_MESSAGE),
             PROPERTY_FAILURE_PLACE: (place[-_MAX_PLACE:], _MAX_PLACE),
         }
     )
 
 
+def _text(cause: BaseException) -> str:
+    try:
+        return str(cause)
+    except Exception as error:
+        return f"<its text cannot be made: {type(error).__name__}>"
+
+
 def _bounded(texts: dict[str, tuple[str, int]]) -> dict[str, str]:
-    clean = {
-        name: text.replace("\x01", " ").replace("\x02", " ")[:limit] for name, (text, limit) in texts.items()
-    }
+    clean = {name: _clean(text)[:limit] for name, (text, limit) in texts.items()}
     return {name: text for name, text in clean.items() if text.strip()}
+
+
+def _clean(text: str) -> str:
+    """The text as a property's value: without separators, and without what UTF-8 cannot hold."""
+    return text.replace("\x01", " ").replace("\x02", " ").encode(errors="replace").decode()
+
+
+def _size(properties: Mapping[str, str]) -> int:
+    """Bytes that the properties have in a record."""
+    return sum(len(name.encode()) + len(value.encode()) + 2 for name, value in properties.items())

@@ -41,10 +41,13 @@ class Sender:
         self._settings = settings
         self._outgoing = outgoing
         self._vip = settings.vip_channel_enabled
+        self._namespace = outgoing.namespace
         self._now = asyncio.get_running_loop().time
         self._faults: FaultTable | None = None
         if settings.send_latency_fault_enable:
             self._faults = FaultTable(lambda: self._now() * 1000)
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
         self.topics: dict[str, None] = {}
         """Topics sent to, to be kept up to date."""
 
@@ -66,31 +69,46 @@ class Sender:
             TopicNotFoundError: There is no such topic, and none is created.
             SendError: No broker took it.
         """
-        deadline = self._now() + limit
-        route = self._client.routes.get(outgoing.topic)
-        if route is None or not route.publish_queues or outgoing.topic not in self.topics:
-            route = await self.route_within(outgoing.topic, limit)
-        fixed = choose(route) if choose is not None else None
-        attempts = SendAttempts(outgoing.topic, limit)
-        for _ in range(self._most_attempts(fixed is not None, waits)):
-            begun = self._now()
-            if begun >= deadline:
-                break
-            target = fixed or self.next_queue(route, attempts.last_broker)
-            attempts.brokers.append(target.broker_name)
-            try:
-                result = await self._send_to(target, outgoing, begun, deadline)
-            except RemotingError as error:
-                isolation = not isinstance(error, TooManyRequests)
-                self._note(target.broker_name, begun, isolation=isolation)
-                if attempts.is_final(error, self._settings.retry_response_codes if waits else frozenset()):
+        self._under_way += 1
+        try:
+            deadline = self._now() + limit
+            route = self._client.routes.get(outgoing.topic)
+            if route is None or not route.publish_queues or outgoing.topic not in self.topics:
+                route = await self.route_within(outgoing.topic, limit)
+            fixed = choose(route) if choose is not None else None
+            attempts = SendAttempts(outgoing.topic, limit)
+            for _ in range(self._most_attempts(fixed is not None, waits)):
+                begun = self._now()
+                if begun >= deadline:
                     break
-            else:
-                self._note(target.broker_name, begun, isolation=False)
-                if result.status is SendStatus.SEND_OK or not waits or not self._tries_others:
-                    return result
-                attempts.keep(result)
-        return attempts.conclude(self._now() >= deadline)
+                target = fixed or self.next_queue(route, attempts.last_broker)
+                attempts.brokers.append(target.broker_name)
+                try:
+                    result = await self._send_to(target, outgoing, begun, deadline)
+                except RemotingError as error:
+                    isolation = not isinstance(error, TooManyRequests)
+                    self._note(target.broker_name, begun, isolation=isolation)
+                    if attempts.is_final(
+                        error, self._settings.retry_response_codes if waits else frozenset()
+                    ):
+                        break
+                else:
+                    self._note(target.broker_name, begun, isolation=False)
+                    if result.status is SendStatus.SEND_OK or not waits or not self._tries_others:
+                        return result
+                    attempts.keep(result)
+            return attempts.conclude(self._now() >= deadline)
+        finally:
+            self._under_way -= 1
+            if self._idle is not None and not self._under_way and not self._idle.done():
+                self._idle.set_result(None)
+
+    async def idle(self) -> None:
+        """Return when no send waits for its broker's answer."""
+        while self._under_way:
+            if self._idle is None or self._idle.done():
+                self._idle = asyncio.get_running_loop().create_future()
+            await asyncio.wait((self._idle,))
 
     async def send_oneway(self, outgoing: Outgoing, choose: ChooseQueue | None, limit: float) -> None:
         """The message is on its way.
@@ -173,7 +191,7 @@ class Sender:
         response = await connection.invoke_async(
             outgoing.code, header, outgoing.body, timeout=deadline - begun
         )
-        return _result(response, outgoing, target, connection)
+        return self._result(response, outgoing, target, connection)
 
     async def _connection(self, broker_name: str, topic: str, deadline: float) -> Connection:
         try:
@@ -197,18 +215,22 @@ class Sender:
         if self._faults is not None:
             self._faults.update(broker_name, (self._now() - begun) * 1000, isolation=isolation)
 
-
-def _result(
-    response: RemotingCommand, outgoing: Outgoing, target: MessageQueue, connection: Connection
-) -> SendResult:
-    status = STATUS_OF_RESPONSE.get(response.code)
-    if status is None:
-        raise ResponseError(
-            response.code, response.remark, address=connection.remote_address, request_code=outgoing.code
+    def _result(
+        self, response: RemotingCommand, outgoing: Outgoing, target: MessageQueue, connection: Connection
+    ) -> SendResult:
+        status = STATUS_OF_RESPONSE.get(response.code)
+        if status is None:
+            raise ResponseError(
+                response.code, response.remark, address=connection.remote_address, request_code=outgoing.code
+            )
+        header = response.header(SendMessageResponseHeader)
+        if header.queue_id != target.queue_id:
+            target = MessageQueue(outgoing.topic, target.broker_name, header.queue_id)
+        return SendResult(
+            status,
+            outgoing.msg_id,
+            header.msg_id,
+            self._namespace.unwrap_queue(target),
+            header.queue_offset,
+            header.transaction_id,
         )
-    header = response.header(SendMessageResponseHeader)
-    if header.queue_id != target.queue_id:
-        target = MessageQueue(outgoing.topic, target.broker_name, header.queue_id)
-    return SendResult(
-        status, outgoing.msg_id, header.msg_id, target, header.queue_offset, header.transaction_id
-    )

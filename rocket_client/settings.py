@@ -11,6 +11,7 @@ from enum import Enum
 from pathlib import Path
 
 from rocket_client.allocation import AllocateMessageQueueStrategy, averagely
+from rocket_client.namespace import Namespace, namespace_of
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.topics import AUTO_CREATE_TOPIC
 
@@ -52,6 +53,9 @@ class ClientSettings:
     """First part of the client id. Unset: an address of this machine."""
     unit_name: str | None = None
     """Third part of the client id."""
+    namespace: str | None = None
+    """Put before the names of topics and groups, see `rocket_client.namespace`. Unset: that of an address such as
+    ``MQ_INST_1_a.example:80``, else none."""
     poll_name_server_interval: timedelta = timedelta(seconds=30)
     """How often the routes of all topics in use are looked up again."""
     heartbeat_broker_interval: timedelta = timedelta(seconds=30)
@@ -75,6 +79,9 @@ class ClientSettings:
             host, colon, port = address.rpartition(":")
             if not (host and colon and port.isdecimal()):
                 raise ValueError(f"name_servers: {address!r} is not host:port")
+        if self.namespace is None:
+            object.__setattr__(self, "namespace", namespace_of(addresses))
+        Namespace(self.namespace)
         _positive(
             self,
             "poll_name_server_interval",
@@ -158,7 +165,7 @@ class ConsumerSettings(ClientSettings):
     consume_timestamp: datetime | None = None
     """For `ConsumeFromWhere.TIMESTAMP`. Unset: half an hour before the start."""
     allocate_message_queue_strategy: AllocateMessageQueueStrategy = field(default=averagely)
-    """How the members of the group share the queues; all members must use the same."""
+    """How the members of the group share the queues; all must use the same. It sees names as brokers know them."""
     rebalance_interval: timedelta = timedelta(seconds=20)
     """How often the queues are divided anew without any cause."""
     pull_batch_size: int = 32

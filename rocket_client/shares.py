@@ -7,7 +7,7 @@
     assigned        those the application named
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from rocket_client.membership import Membership
@@ -17,7 +17,14 @@ from rocket_remoting.message import MessageQueue
 
 
 class Shares(Protocol):
-    """One way to find out."""
+    """One way to find out.
+
+    Attributes:
+        has_others: Whether other members share the queues, so that one of them may have had what is this one's now.
+    """
+
+    @property
+    def has_others(self) -> bool: ...
 
     async def of(self, topic: str, queues: Sequence[MessageQueue]) -> Collection[MessageQueue] | None:
         """This member's of the topic's readable queues; None when that cannot be known now."""
@@ -29,7 +36,9 @@ class GroupShares:
     def __init__(self, member: Membership) -> None:
         self._client = member.client
         self._group = member.group
+        self._wrap = member.namespace.wrap_queue
         self._allocate = member.settings.allocate_message_queue_strategy
+        self.has_others = False
 
     def __repr__(self) -> str:
         return f"GroupShares({self._group!r}, {self._allocate!r})"
@@ -39,7 +48,8 @@ class GroupShares:
         members = await self._members(topic)
         if members is None:
             return None
-        return self._allocate(self._group, self._client.client_id, queues, members)
+        share = self._allocate(self._group, self._client.client_id, queues, members)
+        return list(map(self._wrap, share))
 
     async def _members(self, topic: str) -> list[str] | None:
         """The group's members, sorted; None when they cannot be known now."""
@@ -54,6 +64,7 @@ class GroupShares:
                     raise
                 members = []  # Apache's answer for a group it has no member of
             if self._client.client_id in members:
+                self.has_others = len(members) > 1
                 return sorted(members)
             # The broker lost us: it was restarted, or our heartbeats did not reach it.
             if attempt == 0:
@@ -64,6 +75,8 @@ class GroupShares:
 class AllQueues:
     """Every queue: nobody is asked."""
 
+    has_others = False
+
     def __repr__(self) -> str:
         return "AllQueues()"
 
@@ -73,10 +86,16 @@ class AllQueues:
 
 
 class AssignedQueues:
-    """The queues the application named, whoever else reads them."""
+    """The queues the application named, whoever else reads them.
 
-    def __init__(self, queues: Iterable[MessageQueue]) -> None:
-        self.queues = frozenset(queues)
+    Attributes:
+        queues: Those it named last, as brokers know them.
+    """
+
+    has_others = False
+
+    def __init__(self) -> None:
+        self.queues: frozenset[MessageQueue] = frozenset()
 
     def __repr__(self) -> str:
         return f"AssignedQueues({sorted(self.queues)})"

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from rocket_client.client import cancel
 from rocket_client.errors import IllegalMessageError, SendError
-from rocket_client.producer import Producer, choice
+from rocket_client.producer import Producer
 from rocket_client.selectors import MessageQueueSelector
 from rocket_client.send_result import SendResult, SendStatus
 from rocket_client.settings import TransactionProducerSettings
@@ -35,10 +35,8 @@ from rocket_remoting.message import Message, MessageExt, MessageQueue
 from rocket_remoting.message_id import parse_offset_id
 from rocket_remoting.properties import (
     PROPERTY_PRODUCER_GROUP,
-    PROPERTY_TIMER_DELAY_MS,
-    PROPERTY_TIMER_DELAY_SEC,
-    PROPERTY_TIMER_DELIVER_MS,
     PROPERTY_TRANSACTION_PREPARED,
+    TIMER_PROPERTIES,
 )
 from rocket_remoting.sys_flag import (
     TRANSACTION_COMMIT,
@@ -49,8 +47,6 @@ from rocket_remoting.sys_flag import (
 from rocket_remoting.transport import Transport
 
 _LOG = logging.getLogger(__name__)
-
-_TIMER_PROPERTIES = (PROPERTY_TIMER_DELAY_SEC, PROPERTY_TIMER_DELAY_MS, PROPERTY_TIMER_DELIVER_MS)
 
 
 class LocalTransactionState(Enum):
@@ -157,7 +153,7 @@ class TransactionProducer(Producer):
     ) -> None:
         super().__init__(group, settings, transport=transport, clock=clock)
         self._checker = checker
-        self._topics = dict.fromkeys((*topics, settings.create_topic_key))
+        self._topics = dict.fromkeys((*map(self._namespace.wrap, topics), settings.create_topic_key))
         self._waiting: deque[tuple[Connection, CheckTransactionStateRequestHeader, MessageExt]] = deque()
         self._checking: set[asyncio.Task[None]] = set()
 
@@ -208,8 +204,7 @@ class TransactionProducer(Producer):
             IllegalMessageError: The message cannot be sent as it is, or is delayed.
             SendError: No broker took it, or not safely: then nobody will see it.
         """
-        self._life.require_running()
-        if message.delay_level or any(name in message.properties for name in _TIMER_PROPERTIES):
+        if message.delay_level or not TIMER_PROPERTIES.isdisjoint(message.properties):
             raise IllegalMessageError(message.topic, "a message of a transaction cannot be delayed")
         properties = {
             **message.properties,
@@ -217,12 +212,10 @@ class TransactionProducer(Producer):
             PROPERTY_PRODUCER_GROUP: self.group,
         }
         half = Message(message.topic, message.body, properties=properties, flag=message.flag)
-        outgoing = self._outgoing.message(half)
+        outgoing, choose = self._prepare(half, queue, selector, argument)
         message.unique_key = half.unique_key
         outgoing = outgoing._replace(sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
-        limit = self._timeout if timeout is None else timeout
-        choose = choice(message, queue, selector, argument)
-        result = await self._sender.send(outgoing, choose, limit, waits=True)
+        result = await self._sender.send(outgoing, choose, self._limit(timeout), waits=True)
         transaction = Transaction(self, half, result)
         if result.status is not SendStatus.SEND_OK:
             await transaction.rollback()
@@ -264,10 +257,10 @@ class TransactionProducer(Producer):
         self, transaction: Transaction, state: LocalTransactionState, cause: BaseException | None = None
     ) -> None:
         """Tell the broker how a transaction ended; if it cannot be told, that is logged, and it will ask."""
-        result = transaction.send_result
+        result, topic = transaction.send_result, self._namespace.wrap(transaction.message.topic)
         _, _, offset = parse_offset_id(result.offset_msg_id)
         header = EndTransactionRequestHeader(
-            topic=transaction.message.topic,
+            topic=topic,
             producer_group=self.group,
             tran_state_table_offset=result.queue_offset,
             commit_log_offset=offset,
@@ -280,9 +273,7 @@ class TransactionProducer(Producer):
             _LOG.info("%r: the local transaction failed", transaction, exc_info=cause)
         try:
             connection = await self._client.broker(
-                result.message_queue.broker_name,
-                transaction.message.topic,
-                vip=self.settings.vip_channel_enabled,
+                result.message_queue.broker_name, topic, vip=self.settings.vip_channel_enabled
             )
             connection.invoke_oneway(RequestCode.END_TRANSACTION, header)
         except RemotingError as error:
@@ -306,9 +297,10 @@ class TransactionProducer(Producer):
     async def _check_waiting(self) -> None:
         while self._waiting:
             connection, header, message = self._waiting.popleft()
+            topic, message.topic = message.topic, self._namespace.unwrap(message.topic)
             state = await self._checked(message)
             answer = EndTransactionRequestHeader(
-                topic=message.topic,
+                topic=topic,
                 producer_group=self.group,
                 tran_state_table_offset=header.tran_state_table_offset,
                 commit_log_offset=header.commit_log_offset,

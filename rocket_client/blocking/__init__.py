@@ -18,7 +18,7 @@ from rocket_client.blocking.connection import BlockingConnection
 from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
 from rocket_client.blocking.ranges import QueueRange, RangePart
-from rocket_client.blocking.retrying import AWAY, Patience
+from rocket_client.blocking.retrying import AWAY, BUSY_CODES, Patience
 from rocket_client.errors import (
     BrokerNotFoundError,
     ClientError,
@@ -31,6 +31,7 @@ from rocket_remoting.message import MessageQueue
 
 __all__ = [
     "AWAY",
+    "BUSY_CODES",
     "BatchSender",
     "BlockingClient",
     "BlockingConnection",

@@ -14,6 +14,7 @@ from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
 from rocket_client.blocking.ranges import QueueRange, RangePart, RangePulls
 from rocket_client.blocking.retrying import AWAY, BUSY_CODES, Patience
 from rocket_client.blocking.routes import BlockingRoutes
+from rocket_client.namespace import Namespace
 from rocket_client.outgoing import Outgoing, OutgoingMessages
 from rocket_client.selectors import MessageQueueSelector
 from rocket_client.send_attempts import SendAttempts
@@ -41,16 +42,28 @@ from rocket_remoting.message_id import UniqueIdGenerator
 
 T = TypeVar("T")
 
+_HELD_LONGER = 5.0
+"""Seconds by which a broker may answer a held pull later than it was asked to: Apache's looks at them so often."""
+
 
 class BlockingClient:
     """Reads and writes topics without an event loop.
 
     Args:
         group: The group whose offsets are read and committed, and in whose name messages are sent.
-        settings: Name servers, timeouts, and how messages are sent.
+        settings: Name servers, timeouts, and how messages are sent; without a namespace.
+
+    Raises:
+        ValueError: The settings have a namespace. This client says names as brokers know them, which stand in the
+            records it hands out: `rocket_client.Namespace.wrap` makes them.
     """
 
     def __init__(self, group: str, settings: ProducerSettings) -> None:
+        if settings.namespace:
+            raise ValueError(
+                f"the blocking client is in no namespace: leave out {settings.namespace!r} (namespace='' if an address "
+                f"names it), and say names as brokers know them, such as {Namespace(settings.namespace).wrap(group)!r}"
+            )
         self.group = group
         self._settings = settings
         self._timeout = settings.request_timeout.total_seconds()
@@ -95,9 +108,9 @@ class BlockingClient:
             create: Whether a topic that does not exist counts, where brokers create topics.
 
         Raises:
-            TopicNotFoundError: There is no such topic, and none is created.
+            TopicNotFoundError: There is no such topic, and none is created; or nothing may be written to it.
         """
-        return (self._routes.for_publishing(topic) if create else self._routes.route(topic)).publish_queues
+        return (self._routes.for_publishing(topic) if create else self._routes.writable(topic)).publish_queues
 
     # Offsets
 
@@ -187,17 +200,16 @@ class BlockingClient:
             max_messages: Most messages wanted; the broker may give fewer.
             expression: Tags, ``a || b``, or ``*`` for all messages; or an SQL92 expression.
             expression_type: ``TAG`` or ``SQL92``.
-            wait: Seconds the broker may wait for a message where there is none.
+            wait: Seconds the broker may wait for a message where there is none; Apache's takes up to five more.
 
         Raises:
             ResponseError: The broker refused.
         """
+        limit = self._timeout + (wait + _HELD_LONGER if wait else 0.0)
         asked = PullRequest(queue, offset, max_messages)
         subscription = Subscription(self.group, expression, wait, expression_type)
         request = subscription.request(asked)
-        response = self._on_master(
-            queue, lambda connection: connection.invoke(*request, timeout=wait + self._timeout)
-        )
+        response = self._on_master(queue, lambda connection: connection.invoke(*request, timeout=limit))
         return subscription.result(asked, response, queue.broker_name)
 
     def pull_many(

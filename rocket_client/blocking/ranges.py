@@ -22,6 +22,7 @@ from rocket_client.blocking.pulls import PullRequest, PullResult
 from rocket_client.pull_answer import PullStatus
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.message import MessageQueue
+from rocket_remoting.record import peek_record
 
 BYTES_UNDER_WAY = 16 * 1024 * 1024
 """Bounds what waits in memory: fewer pulls are under way while answers are large."""
@@ -62,13 +63,14 @@ class RangePart(NamedTuple):
 class _Window:
     """A piece of a range whose pulls follow one another."""
 
-    __slots__ = ("end", "next", "parts", "queue")
+    __slots__ = ("end", "is_asked_again", "next", "parts", "queue")
 
     def __init__(self, queue: MessageQueue, start: int, end: int) -> None:
         self.queue = queue
         self.next = start
         self.end = end
         self.parts: deque[RangePart] = deque()
+        self.is_asked_again = False
 
 
 class RangePulls:
@@ -121,6 +123,11 @@ class RangePulls:
         """Note the answer to the pull given out as the `number`-th, from 0; yield the parts that are due."""
         window = self._asked.pop(number)
         self._under_way -= 1
+        if _is_reset(window, result) and not window.is_asked_again:
+            window.is_asked_again = True
+            self._ready.append(window)
+            return
+        window.is_asked_again = False
         part = self._part(window, result)
         self._learn(window, part)
         window.parts.append(part)
@@ -187,6 +194,8 @@ class RangePulls:
         elif result.status is PullStatus.NO_MATCHED_MSG:
             is_lost = not self._is_filtered
         records = result.records if result.status is PullStatus.FOUND else b""
+        if not self._is_filtered and result.next_offset > window.end:  # it passed over what is gone
+            records = _before(records, window.end)
         return RangePart(
             window.queue, start, end, records, result.status, result.min_offset, result.max_offset, is_lost
         )
@@ -199,3 +208,16 @@ class RangePulls:
             if first.next < first.end:
                 return
             self._windows.popleft()
+
+
+def _is_reset(window: _Window, result: PullResult) -> bool:
+    """Whether it tells, as brokers do once, that somebody has set where the group goes on: there are messages here."""
+    return result.status is PullStatus.OFFSET_ILLEGAL and result.min_offset <= window.next < result.max_offset
+
+
+def _before(records: bytes | memoryview, end: int) -> bytes | memoryview:
+    """The records in front of a queue offset."""
+    position = 0
+    while position < len(records) and (record := peek_record(records, position)).queue_offset < end:
+        position += record.total_size
+    return records[:position]

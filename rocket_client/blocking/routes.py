@@ -53,10 +53,16 @@ class BlockingRoutes:
             TopicNotFoundError: Neither exists, or the topic is not writable.
             NameServersUnreachableError: No name server answered.
         """
-        route = self._current(topic) or self._provisional(topic)
-        if not route.publish_queues:
-            raise TopicNotFoundError(topic, "none of its queues can be written to")
-        return route
+        return _writable(self._current(topic) or self._provisional(topic))
+
+    def writable(self, topic: str) -> TopicRoute:
+        """The topic's own route, with queues to write to.
+
+        Raises:
+            TopicNotFoundError: No name server knows the topic, or it is not writable.
+            NameServersUnreachableError: None answered, and the route was not known.
+        """
+        return _writable(self.route(topic))
 
     def topics(self) -> frozenset[str]:
         """All topics that a name server knows.
@@ -83,7 +89,9 @@ class BlockingRoutes:
             BrokerNotFoundError: The topic's route names no such address.
         """
         for _ in range(2):
-            for broker in self.for_publishing(topic).data.broker_datas:
+            # Whether anything may be written to it is no matter: what it has can still be read.
+            route = self._current(topic) or self._provisional(topic)
+            for broker in route.data.broker_datas:
                 address = broker.broker_addrs.get(MASTER_ID)
                 if broker.broker_name == broker_name and address is not None:
                     return address
@@ -157,3 +165,9 @@ class BlockingRoutes:
                 self._addresses = addresses[number:] + addresses[:number]  # the next question begins there
             return response, address
         raise NameServersUnreachableError(addresses, causes)
+
+
+def _writable(route: TopicRoute) -> TopicRoute:
+    if not route.publish_queues:
+        raise TopicNotFoundError(route.topic, "none of its queues can be written to")
+    return route

@@ -1,5 +1,6 @@
 """The blocking client against the bundled broker."""
 
+import asyncio
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
+from rocket_client import Admin
 from rocket_client.blocking import BlockingClient, EncodedBatch, PullRequest, QueueRange, Request
 from rocket_client.errors import (
     BrokerNotFoundError,
@@ -22,8 +24,9 @@ from rocket_client.outgoing import OutgoingMessages
 from rocket_client.pull_answer import PullStatus
 from rocket_client.selectors import select_by_hash
 from rocket_client.send_result import SendStatus
-from rocket_client.settings import ProducerSettings
+from rocket_client.settings import ClientSettings, ProducerSettings
 from rocket_remoting.clock import SystemClock
+from rocket_remoting.codes import RequestCode
 from rocket_remoting.errors import ConnectError, ResponseError
 from rocket_remoting.message import Message, MessageQueue
 from rocket_remoting.message_id import UniqueIdGenerator
@@ -210,6 +213,73 @@ def test_a_broker_that_comes_back(tmp_path: Path) -> None:
         parts += reading
     bodies = [message.body for part in parts for message in decode_records(part.records)]
     assert bodies == [b"x", b"0-0", b"0-1", b"1-0", b"1-1"]
+
+
+def test_a_broker_that_is_drained() -> None:
+    """One that is to be restarted is written to no more; what it has can be read to the end."""
+
+    async def drain(name_server: str, broker_name: str) -> None:
+        async with Admin(ClientSettings(name_servers=name_server)) as admin:
+            await admin.wipe_write_perm(broker_name)
+
+    with ThreadedBroker() as running:
+        settings = ProducerSettings(name_servers=running.name_server)
+        with BlockingClient("g", settings) as client:
+            queue = client.send(Message("drained", b"x")).message_queue
+        asyncio.run(drain(running.name_server, queue.broker_name))
+        with BlockingClient("g", settings) as client:
+            assert client.max_offsets(client.queues("drained"))[queue] == 1
+            (part,) = client.read_ranges([QueueRange(queue, 0, 1)], patience=0.0)
+            assert [message.body for message in decode_records(part.records)] == [b"x"]
+            for create in (True, False):
+                with pytest.raises(TopicNotFoundError, match="none of its queues can be written to"):
+                    client.publish_queues("drained", create=create)
+
+
+def test_a_group_that_is_reset_meanwhile() -> None:
+    """Its next pull is told where the group goes on; what is read here does not depend on it, and nothing is lost."""
+
+    async def reset(name_server: str, topic: str) -> None:
+        async with Admin(ClientSettings(name_servers=name_server)) as admin:
+            await admin.reset_offsets("g", topic, 0)
+
+    with ThreadedBroker(settings={"useServerSideResetOffset": "true"}) as running:
+        settings = ProducerSettings(name_servers=running.name_server)
+        with BlockingClient("g", settings) as client:
+            queue = client.publish_queues("reset")[0]
+            client.send_batch([Message("reset", b"%d" % n) for n in range(20)], queue=queue)
+            client.commit_offset(queue, 20)
+            for expression in ("*", "none"):
+                asyncio.run(reset(running.name_server, "reset"))
+                asked = [QueueRange(queue, 5, 20)]
+                parts = list(client.read_ranges(asked, expression=expression, max_messages=5))
+                assert (parts[0].start, parts[-1].end, any(part.is_lost for part in parts)) == (5, 20, False)
+                read = [message.queue_offset for part in parts for message in decode_records(part.records)]
+                assert read == (list(range(5, 20)) if expression == "*" else [])
+
+
+def test_messages_that_are_being_deleted(tmp_path: Path) -> None:
+    """Where the first messages are gone, and the queue does not begin behind them yet, none is handed out twice."""
+    settings = {"mappedFileSizeCommitLog": "65536", "deleteCommitLogFilesInterval": "600000"}
+    with ThreadedBroker(tmp_path, settings=settings) as running:
+        client = BlockingClient("g", ProducerSettings(name_servers=running.name_server))
+        with client:
+            queue = client.publish_queues("deleted")[0]
+            for start in range(0, 400, 50):
+                messages = [Message("deleted", b"%d" % (start + n) + bytes(500)) for n in range(50)]
+                client.send_batch(messages, queue=queue)
+            *old, _ = sorted((tmp_path / "commitlog").iterdir())
+            for file in old:
+                os.utime(file, (0, 0))
+            client.ask(queue, Request(RequestCode.DELETE_EXPIRED_COMMITLOG))
+            while old[0].exists():
+                client.pull(queue, 400, wait=0.05)
+            assert client.min_offset(queue) == 0
+            for size in (7, 50, 4096):
+                parts = client.read_ranges([QueueRange(queue, 0, 390)], max_messages=size)
+                offsets = [message.queue_offset for part in parts for message in decode_records(part.records)]
+                assert offsets == list(range(offsets[0], 390))
+                assert offsets[0] > 0
 
 
 def test_a_selector_chooses_the_queue(client: BlockingClient) -> None:

@@ -69,7 +69,7 @@ def test_a_topic_that_does_not_come_is_a_timeout() -> None:
     """Waiting has an end."""
 
     async def scene(stage: ClientStage, admin: Admin) -> None:
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match="know of 0 of 1 queues of topic 'never'"):
             await admin.await_topic("never", timeout=3)
 
     administer(scene)

@@ -328,6 +328,28 @@ def test_a_call_that_takes_too_long_is_sent_back() -> None:
     play(scene)
 
 
+def test_a_queue_sends_back_sixteen_at_once_of_what_takes_too_long() -> None:
+    """The others a quarter of an hour later."""
+
+    async def scene(stage: ClientStage) -> None:
+        never = asyncio.Event()
+
+        async def wait() -> None:
+            await never.wait()
+
+        hang = Heard(lambda message: None if message.reconsume_times else wait())
+        await stage.send([b"%d" % number for number in range(20)], queue=0)
+        async with stage.concurrent(hang, concurrency=40):
+            await hang.count(40, PATIENCE)
+            never.set()
+        first = hang.times[20]
+        assert first - hang.times[19] > 900
+        assert hang.times[20:36] == pytest.approx([first] * 16, abs=1)
+        assert hang.times[36:] == pytest.approx([first + 900] * 4, abs=1)
+
+    play(scene)
+
+
 def test_the_smallest_unsettled_offset_is_committed() -> None:
     """One call hangs: everything from its message on comes again to the next member."""
 
@@ -419,6 +441,26 @@ def test_the_threshold_of_a_topic_is_divided_among_its_queues() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize(
+    "limit", [{"pull_threshold_size_for_queue": 1}, {"pull_threshold_size_for_topic": 4}], ids=str
+)
+def test_large_messages_are_bounded_by_their_size(limit: dict[str, Any]) -> None:
+    """A MiB for a queue, set for it or as its part of the topic's, and one more pull."""
+
+    async def scene(stage: ClientStage) -> None:
+        never, body = asyncio.Event(), bytes(200 * 1024)
+        heard = Heard(lambda message: never.wait())
+        await stage.send([body] * 20, queue=0)
+        async with stage.concurrent(heard, pull_batch_size=1, **limit) as consumer:
+            await asyncio.sleep(30)
+            held = [queue.size for queue in consumer.process_queues if len(queue)]
+            assert held == [6 * len(body)]  # the first that leads beyond the MiB is the last
+            never.set()
+            await heard.count(20)
+
+    play(scene)
+
+
 def test_a_wide_gap_stops_the_pulls() -> None:
     """One message that does not end lets the others run ahead by the span, no further."""
 
@@ -431,6 +473,33 @@ def test_a_wide_gap_stops_the_pulls() -> None:
             assert 120 < max(message.queue_offset for message in heard.messages) <= 120 + 64
             never.set()
             await heard.count(500)
+
+    play(scene)
+
+
+def test_a_call_that_takes_too_long_is_overtaken() -> None:
+    """After consume_timeout its message comes again, at level 3, and the offset moves on; its end counts no more."""
+
+    async def scene(stage: ClientStage) -> None:
+        end = asyncio.Event()
+
+        async def fail_late() -> None:
+            await end.wait()
+            raise ValueError("too late to matter")
+
+        heard = Heard(lambda one: fail_late() if (one.body, one.reconsume_times) == (b"slow", 0) else None)
+        queue = MessageQueue("orders", "broker-a", 0)
+        async with stage.admin() as admin, stage.concurrent(heard, consume_timeout=timedelta(minutes=1)):
+            await asyncio.sleep(150)
+            await stage.send([b"slow", b"next"], queue=0)
+            await heard.count(3)
+            assert heard.bodies == [b"slow", b"next", b"slow"]
+            assert 60 + 10 <= heard.times[2] - heard.times[0] <= 120 + 11
+            await asyncio.sleep(6)
+            assert await admin.committed_offset(queue, "kitchen") == 2
+            end.set()
+            await asyncio.sleep(600)
+        assert len(heard.messages) == 3
 
     play(scene)
 

@@ -228,6 +228,35 @@ def test_a_leaving_member_unlocks_its_queues() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_has_lost_a_queue_while_it_was_calling_commits_nothing_there(leaves: bool) -> None:
+    """A call outlasts its lock at the broker: where the queue's new member is stays what it says."""
+
+    async def scene(stage: ClientStage) -> None:
+        calls, second = 0, Heard()
+
+        async def slow(messages: list[MessageExt], context: ConsumeContext) -> None:
+            nonlocal calls
+            await asyncio.sleep(300)
+            calls += 1
+
+        for queue in range(2):
+            await stage.send([b"%d" % number for number in range(10)], queue=queue)
+        first = stage.orderly(slow, await_termination=timedelta(hours=1))
+        await first.start()
+        async with stage.orderly(second) as taker:
+            await second.count(10)
+            (queue_id,) = {queue.queue_id for queue in orders_of(taker)}
+            if not leaves:
+                await until(lambda: calls == 2, 600)
+                await asyncio.sleep(1)
+                assert stage.broker.broker.offsets.get("kitchen", "orders", queue_id) == 10
+            await first.shutdown()
+            assert stage.broker.broker.offsets.get("kitchen", "orders", queue_id) == 10
+
+    play(scene, queues=2)
+
+
 def test_locks_are_renewed() -> None:
     """A consumer that is quiet for an hour still has its queues, and hears the next message at once."""
 
@@ -304,6 +333,26 @@ def test_a_lock_that_cannot_be_renewed_counts_for_30_seconds() -> None:
     play(scene)
 
 
+def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more() -> None:
+    """With calls of 40 s, one at a time, the second queue's lock is too old when its turn comes."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: asyncio.sleep(40))
+        for queue in range(2):
+            await stage.send([b"%d" % queue], queue=queue)
+        async with stage.orderly(heard, concurrency=1):
+            await heard.count(1)
+            port = int(stage.broker.broker_address.rpartition(":")[2])
+            await stage.broker.broker.stop()
+            await asyncio.sleep(100)
+            assert len(heard.messages) == 1
+            await restart(stage, port)
+            await heard.count(2)
+        assert {*heard.bodies} == {b"0", b"1"}
+
+    play(scene, queues=2)
+
+
 def test_a_shutdown_lets_the_call_under_way_finish() -> None:
     """And hands nothing behind it to the listener; the next member begins there."""
 
@@ -317,6 +366,42 @@ def test_a_shutdown_lets_the_call_under_way_finish() -> None:
         assert (first.bodies, second.bodies) == ([b"0"], [b"1", b"2"])
 
     play(scene)
+
+
+def test_a_shutdown_lets_calls_of_queues_that_are_given_back_finish() -> None:
+    """Another member has joined a moment before: what it takes over is not cut off in the middle."""
+
+    async def scene(stage: ClientStage) -> None:
+        begun: list[int] = []
+        ended: list[int] = []
+        may_end = [asyncio.Event(), asyncio.Event()]
+
+        async def slow(messages: list[MessageExt], context: ConsumeContext) -> None:
+            queue_id = context.message_queue.queue_id
+            begun.append(queue_id)
+            await may_end[queue_id].wait()
+            ended.append(queue_id)
+
+        for queue in range(2):
+            await stage.send([b"%d %d" % (queue, number) for number in range(3)], queue=queue)
+        first, second = stage.orderly(slow), Heard()
+        await first.start()
+        await until(lambda: len(begun) == 2)
+        async with stage.orderly(second):
+            await until(lambda: len(orders_of(first)) == 1)
+            (kept,) = (queue.queue_id for queue in orders_of(first))
+            leaving = asyncio.create_task(first.shutdown())
+            await asyncio.sleep(0)
+            may_end[kept].set()
+            await asyncio.sleep(1)
+            assert not leaving.done()
+            may_end[1 - kept].set()
+            await leaving
+            assert sorted(ended) == sorted(begun) == [0, 1]
+            await second.count(4)
+        assert sorted(second.bodies) == [b"0 1", b"0 2", b"1 1", b"1 2"]
+
+    play(scene, queues=2)
 
 
 def test_a_call_that_does_not_finish_is_cancelled() -> None:
@@ -346,5 +431,25 @@ def test_a_listener_that_cancels_itself_has_failed() -> None:
         async with stage.orderly(heard):
             await heard.count(4)
         assert heard.bodies == [b"0", b"0", b"1", b"1"]
+
+    play(scene)
+
+
+def test_a_reset_reaches_a_queue_that_is_held_up() -> None:
+    """What failed before is left behind, and the queue is heard in order from where it was reset to."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: ValueError("no") if message.body == b"5" and not healed else None)
+        healed = False
+        await stage.send([b"%d" % number for number in range(10)], queue=0)
+        async with stage.orderly(heard) as consumer, stage.admin() as admin:
+            await heard.count(8)
+            await consumer.persist_offsets()
+            healed, before = True, len(heard.messages)
+            await admin.reset_offsets("kitchen", "orders", 0)
+            await heard.count(before + 10)
+            await asyncio.sleep(60)
+        assert heard.bodies[:6] == [b"%d" % number for number in range(6)]
+        assert heard.bodies[before:] == [b"%d" % number for number in range(10)]
 
     play(scene)

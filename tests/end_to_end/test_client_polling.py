@@ -264,7 +264,7 @@ def test_broadcasting_members_each_poll_everything(tmp_path_factory: pytest.Temp
 
 
 def test_what_was_sent_back_comes_by_the_retry_topic() -> None:
-    """To members that subscribe to it; too often, and it is a dead letter that tells its cause."""
+    """To members that subscribe to it, who see it in that topic's queue; too often, and it is a dead letter."""
 
     async def scene(stage: ClientStage) -> None:
         await stage.send([b"bad"])
@@ -273,7 +273,9 @@ def test_what_was_sent_back_comes_by_the_retry_topic() -> None:
         async with consumer:
             for _ in range(3):
                 message = (await polled(consumer, 1, timeout=120))[0]
-                times.append((message.topic, message.reconsume_times))
+                times.append((consumer.origin_topic(message), message.reconsume_times))
+                assert message.queue in consumer.assigned
+                assert message.topic == ("orders" if len(times) == 1 else retry_topic("kitchen"))
                 await consumer.send_back(message, 1, max_reconsume_times=2, cause="not edible")
         assert times == [("orders", 0), ("orders", 1), ("orders", 2)]
         async with stage.polling("graveyard", dlq_topic("kitchen")) as graveyard:
@@ -293,6 +295,22 @@ def test_a_reset_reaches_a_running_consumer() -> None:
             await consumer.commit()
             await admin.reset_offsets("kitchen", "orders", 0)
             assert len(await polled(consumer, 4)) == 4
+
+    play(scene)
+
+
+def test_a_reset_forgets_what_waits_for_polls() -> None:
+    """It counts no more towards `pull_threshold_for_all`, which held the pulls back until then."""
+
+    async def scene(stage: ClientStage) -> None:
+        sent = [b"%03d" % number for number in range(100)]
+        await stage.send(sent, queue=0)
+        async with stage.polling(pull_threshold_for_all=10) as consumer, stage.admin() as admin:
+            assert len(await polled(consumer, 10)) == 10
+            await consumer.commit()
+            await admin.reset_offsets("kitchen", "orders", 0)
+            await asyncio.sleep(1)
+            assert bodies(await polled(consumer, 100)) == sent
 
     play(scene)
 

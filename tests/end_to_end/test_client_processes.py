@@ -19,8 +19,9 @@ from rocket_client import (
     SendError,
 )
 from rocket_remoting import Message
-from tests.end_to_end.broker_process import ServerProcess, running
+from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
 from tests.end_to_end.client_stage import Heard, until
+from tests.ports import free_ports
 
 SOON = timedelta(milliseconds=200)
 
@@ -42,7 +43,8 @@ def test_messages_travel_over_tcp() -> None:
 
     async def main(name_server: str) -> None:
         heard = Heard()
-        async with Producer("shop", ProducerSettings(name_servers=name_server)) as producer:
+        settings = ProducerSettings(name_servers=name_server, send_timeout=timedelta(seconds=30))
+        async with Producer("shop", settings) as producer:
             sent = [b"%d" % number for number in range(1000)]
             await asyncio.gather(*(producer.send_async(Message("orders", body)) for body in sent))
             async with consumer(name_server, heard):
@@ -77,30 +79,32 @@ class Processes:
         servers = [self._start("namesrv", "-c", str(directory / "namesrv.conf")) for _ in range(2)]
         self.name_servers = servers
         self.addresses = ";".join(server.address() for server in servers)
-        self.broker = self._start_broker(port="0")
+        self._port = free_ports()[1]
+        self.broker = self._start_broker()
 
     def _start(self, command: str, *arguments: str) -> ServerProcess:
         return self._stack.enter_context(running(command, *arguments, cwd=self._directory))
 
-    def _start_broker(self, port: str) -> ServerProcess:
+    def _start_broker(self) -> ServerProcess:
         conf = self._directory / "broker.conf"
         settings = {
             "brokerName": "broker-a",
             "brokerIP1": "127.0.0.1",
-            "listenPort": port,
+            "listenPort": str(self._port),
             "namesrvAddr": self.addresses,
             "storePathRootDir": str(self._directory / "store"),
             "mappedFileSizeCommitLog": "1048576",
+            **PATIENT,
         }
         conf.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         broker = self._start("broker", "-c", str(conf))
-        self.port = broker.address().rpartition(":")[2]
+        broker.address()
         return broker
 
     def restart_broker(self) -> None:
         """kill -9, then start it again on its port with its store."""
         self.broker.signal(signal.SIGKILL)
-        self.broker = self._start_broker(self.port)
+        self.broker = self._start_broker()
 
 
 @pytest.mark.slow

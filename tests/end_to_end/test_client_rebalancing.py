@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from rocket_client import (
     AllocateMessageQueueStrategy,
     ByConfig,
     ConsistentHash,
+    ConsumeContext,
     PushConsumer,
     averagely,
     averagely_by_circle,
 )
-from rocket_remoting import Message, MessageQueue
+from rocket_remoting import Message, MessageExt, MessageQueue
+from streamkit.binder.permits import Permits
 from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, stop_and_restart, until
 
 
@@ -98,6 +101,90 @@ def test_a_leaving_members_queues_are_taken_over_within_half_a_second() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("mode", ["concurrent", "orderly"])
+def test_a_member_that_comes_begins_behind_what_was_consumed(mode: str) -> None:
+    """Calls under way end and are committed before another member has the queue: nothing comes twice."""
+
+    async def scene(stage: ClientStage) -> None:
+        heard = Heard(lambda message: asyncio.sleep(0.07))
+        first, second = (getattr(stage, mode)(heard) for _ in range(2))
+        sent = [b"%d" % number for number in range(200)]
+        async with first, stage.producer() as producer, asyncio.TaskGroup() as sending:
+            for number, body in enumerate(sent):
+                sending.create_task(producer.send(Message("orders", body)))
+                if number == 100:
+                    sending.create_task(second.start())
+                await asyncio.sleep(0.01)
+            await heard.count(200)
+            assert len(orders_of(first)) == len(orders_of(second)) == 2
+            await second.shutdown()
+            await asyncio.sleep(60)
+        assert Counter(heard.bodies) == Counter(sent)
+
+    play(scene)
+
+
+def test_who_leaves_while_a_queue_changes_hands_does_not_set_it_back() -> None:
+    """A call of the queue outlasts the stop: where the queue's new member is stays what it says."""
+
+    async def scene(stage: ClientStage) -> None:
+        never = asyncio.Event()
+        first, second = Heard(lambda message: never.wait()), Heard()
+        for queue in range(2):
+            await stage.send([b"%d" % queue], queue=queue)
+        leaver = stage.concurrent(first, await_termination=timedelta(seconds=20))
+        await leaver.start()
+        await first.count(2)
+        taker = stage.concurrent(second)
+        joining = asyncio.create_task(taker.start())
+        while len(orders_of(leaver)) == 2:  # noqa: ASYNC110  # a moment later the queue is given back
+            await asyncio.sleep(0.01)
+        leaving = asyncio.create_task(leaver.shutdown())
+        await joining
+        await second.count(1)
+        (taken,) = {queue.queue_id for queue in orders_of(taker)}
+        await asyncio.sleep(12)
+        assert not leaving.done()
+        assert stage.broker.broker.offsets.get("kitchen", "orders", taken) == 1
+        await leaving
+        assert stage.broker.broker.offsets.get("kitchen", "orders", taken) == 1
+        await taker.shutdown()
+
+    play(scene, queues=2)
+
+
+def test_what_waits_for_room_goes_with_its_queue() -> None:
+    """Calls begin only while there is room, so that a queue's new member handles alone what waited for it."""
+
+    async def scene(stage: ClientStage) -> None:
+        def member() -> PushConsumer:
+            room = Permits(2)
+
+            async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+                assert room.free > 0
+                await room.acquire()
+                await heard(messages, context)
+                await asyncio.sleep(0.05)
+                room.release()
+
+            consumer = stage.consumer()
+            consumer.listen_concurrently(listen, room)
+            return consumer
+
+        heard = Heard()
+        sent = [b"%d" % number for number in range(200)]
+        await stage.send(sent)
+        async with member():
+            await heard.count(20)
+            assert len(heard.messages) < 40
+            async with member():
+                await heard.count(200)
+            await asyncio.sleep(60)
+        assert Counter(heard.bodies) == Counter(sent)
+
+    play(scene)
+
+
 def test_a_member_that_dies_is_replaced_as_soon_as_its_connection_is_closed() -> None:
     """The broker notices, and tells the others."""
 
@@ -155,6 +242,30 @@ def test_a_strategy_that_fails_leaves_everything_as_it_is(caplog: pytest.LogCapt
 
     play(scene)
     assert "rebalancing failed" in caplog.text
+
+
+def test_a_strategy_that_fails_with_one_topic_divides_the_others() -> None:
+    """A queue that was given back elsewhere is taken over nevertheless."""
+
+    async def scene(stage: ClientStage) -> None:
+        def strategy(
+            group: str, client: str, queues: Sequence[MessageQueue], members: Sequence[str]
+        ) -> list[MessageQueue]:
+            if queues[0].topic == "odd":
+                raise RuntimeError("no idea")
+            return averagely(group, client, queues, members)
+
+        await stage.topic("odd")
+        leaver = stage.concurrent(Heard(), allocate_message_queue_strategy=strategy)
+        await leaver.start()
+        async with stage.concurrent(Heard(), allocate_message_queue_strategy=strategy) as stays:
+            await until(lambda: len(orders_of(stays)) == 2)
+            stays.subscribe("odd")
+            await asyncio.sleep(1)
+            await leaver.shutdown()
+            await until(lambda: queue_ids(stays) == [0, 1, 2, 3], 30)
+
+    play(scene)
 
 
 def test_a_topic_that_comes_later_is_found() -> None:
@@ -258,6 +369,21 @@ def test_a_restarted_broker_finds_its_consumers_again() -> None:
         assert heard.bodies == [b"before", b"after"]
 
     play(scene)
+
+
+def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Not by each queue of the broker."""
+
+    async def scene(stage: ClientStage) -> None:
+        async with stage.concurrent(Heard()):
+            await stop_and_restart(stage, seconds=30)
+            await asyncio.sleep(60)
+
+    play(scene)
+    told = [record.getMessage() for record in caplog.records if record.name == "rocket_client.pulling"]
+    assert len(told) == len(set(told)) <= 3
+    assert "of orders at broker-a at 0 failed" in told[0]
+    assert told[-1] == "group kitchen: pulls reach broker-a again"
 
 
 def test_an_orderly_consumer_survives_a_restart_too() -> None:

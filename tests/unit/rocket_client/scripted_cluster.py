@@ -1,9 +1,12 @@
 """A cluster that answers by script: a name server and brokers whose every answer the test decides."""
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from rocket_client import Producer, ProducerSettings
+from rocket_client.client import RocketClient
 from rocket_remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
@@ -32,6 +35,8 @@ class Peer:
         self._server: Server | None = None
         self.asked: list[RemotingCommand] = []
         self.answers: dict[int, Answer] = {}
+        self.late: dict[int, float] = {}
+        """Seconds by which answers come late, by code."""
         self.otherwise: Answer = RemotingCommand.response
 
     @property
@@ -55,7 +60,11 @@ class Peer:
 
     def _handle(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         self.asked.append(command)
-        return self.answers.get(command.code, self.otherwise)(command)
+        answer = self.answers.get(command.code, self.otherwise)(command)
+        if answer is not None and (seconds := self.late.get(command.code)):
+            asyncio.get_running_loop().call_later(seconds, connection.respond, answer)
+            return None
+        return answer
 
 
 class ScriptedBroker(Peer):
@@ -69,6 +78,10 @@ class ScriptedBroker(Peer):
         self.silent = False
         for code in SEND_CODES:
             self.answers[code] = self._store
+
+    def refuse(self, command: RemotingCommand) -> RemotingCommand:
+        """An answer for every request that is not to succeed."""
+        return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="as the script says")
 
     def _store(self, command: RemotingCommand) -> RemotingCommand | None:
         header = command.header(SendMessageRequestHeaderV2)
@@ -124,6 +137,14 @@ class ScriptedCluster:
 
     def producer(self, group: str = "shop", **settings: Any) -> Producer:
         return Producer(group, self.settings(**settings), transport=self.transport, clock=self.time.clock)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[RocketClient]:
+        """A client that knows the route of `orders`."""
+        client = RocketClient("1@one", self.settings(), self.transport, self.time.clock)
+        await client.routes.refresh("orders")
+        yield client
+        await client.close()
 
     def settings(self, **settings: Any) -> ProducerSettings:
         addresses = [server.address for server in self.name_servers]

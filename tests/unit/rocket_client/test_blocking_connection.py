@@ -13,9 +13,10 @@ from rocket_client.blocking.connection import BlockingConnection, Request
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection, Limits
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import ConnectError, ConnectionLost, RemoteProtocolError, RequestTimeout
 from rocket_remoting.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
+from rocket_remoting.limits import Limits
 from rocket_remoting.tcp import TcpTransport
 from rocket_remoting.transport import Server
 
@@ -107,20 +108,20 @@ def in_child(work: Callable[[], int]) -> Callable[[], int]:
 def ask_offset(connection: BlockingConnection, queue_id: int) -> int:
     """One request with typed headers."""
     header = GetMaxOffsetRequestHeader(topic="t", queue_id=queue_id)
-    response = connection.invoke(RequestCode.GET_MAX_OFFSET, header, timeout=3)
+    response = connection.invoke(RequestCode.GET_MAX_OFFSET, header, timeout=30)
     return response.header(GetMaxOffsetResponseHeader).offset
 
 
 def test_answer_comes_back(connection: BlockingConnection) -> None:
     """A request gets its answer, header and body."""
     assert ask_offset(connection, 7) == 7
-    assert connection.invoke(RequestCode.SEND_MESSAGE_V2, body=b"body", timeout=3).body == b"body"
+    assert connection.invoke(RequestCode.SEND_MESSAGE_V2, body=b"body", timeout=30).body == b"body"
 
 
 def test_many_under_way_at_once(connection: BlockingConnection) -> None:
     """Each answer comes with its request's number; requests are taken as answers come."""
     requests = (Request(RequestCode.SEND_MESSAGE_V2, None, str(number).encode()) for number in range(1000))
-    answers = dict(connection.invoke_many(requests, depth=50, timeout=3))
+    answers = dict(connection.invoke_many(requests, depth=50, timeout=30))
     assert {number: bytes(answer.body) for number, answer in answers.items()} == {
         number: str(number).encode() for number in range(1000)
     }
@@ -137,10 +138,10 @@ def test_large_requests_and_answers_at_once(connection: BlockingConnection) -> N
 def test_an_abandoned_iterator_does_no_harm(connection: BlockingConnection) -> None:
     """Who stops early leaves no answers behind for the next exchange."""
     requests = [Request(RequestCode.SEND_MESSAGE_V2, None, b"old")] * 100
-    answers = connection.invoke_many(requests, depth=10, timeout=3)
+    answers = connection.invoke_many(requests, depth=10, timeout=30)
     next(answers)
     answers.close()
-    assert connection.invoke(RequestCode.SEND_MESSAGE_V2, body=b"new", timeout=3).body == b"new"
+    assert connection.invoke(RequestCode.SEND_MESSAGE_V2, body=b"new", timeout=30).body == b"new"
 
 
 def test_a_failing_source_of_requests_does_no_harm(connection: BlockingConnection) -> None:
@@ -151,13 +152,13 @@ def test_a_failing_source_of_requests_does_no_harm(connection: BlockingConnectio
         raise LookupError("no more")
 
     with pytest.raises(LookupError):
-        next(connection.invoke_many(source(), timeout=3))
+        next(connection.invoke_many(source(), timeout=30))
     assert ask_offset(connection, 1) == 1
 
 
 def test_pushes_are_passed_over(connection: BlockingConnection) -> None:
     """What the peer asks of us is no answer."""
-    assert connection.invoke(RequestCode.HEART_BEAT, timeout=3).code == ResponseCode.SUCCESS
+    assert connection.invoke(RequestCode.HEART_BEAT, timeout=30).code == ResponseCode.SUCCESS
     assert ask_offset(connection, 2) == 2
 
 
@@ -177,7 +178,7 @@ def test_a_silent_peer_times_out(connection: BlockingConnection) -> None:
 def test_a_lost_connection_is_made_anew(connection: BlockingConnection, server: ServerThread) -> None:
     """A connection that ends inside an exchange is an error; one that ended before is not even noticed."""
     with pytest.raises(ConnectionLost):
-        connection.invoke(RequestCode.UNREGISTER_CLIENT, timeout=3)
+        connection.invoke(RequestCode.UNREGISTER_CLIENT, timeout=30)
     assert ask_offset(connection, 5) == 5
     server.drop_connections()
     assert ask_offset(connection, 6) == 6

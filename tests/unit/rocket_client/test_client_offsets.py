@@ -43,10 +43,11 @@ def test_the_file_is_what_apaches_client_writes_and_reads(tmp_path: Path) -> Non
 
 
 def test_a_damaged_file_falls_back_to_the_former_one(tmp_path: Path) -> None:
-    """A crash while writing costs one interval at most."""
+    """A crash while writing costs one interval at most; a whole file is the one that counts."""
     path = tmp_path / "offsets.json"
     written(path, first=5)
     written(path, first=6)
+    assert fetched(path, FIRST) == 6
     path.write_text('{"offsetTable":{{"brok')
     assert fetched(path, FIRST) == 5
 

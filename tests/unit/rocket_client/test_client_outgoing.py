@@ -107,6 +107,8 @@ def test_a_batch_carries_every_message() -> None:
         ([Message("orders", b"a"), Message("bills", b"b")], "one topic"),
         ([Message("%RETRY%g", b"a")], "retry topic"),
         ([Message("orders", b"a", delay_level=3)], "cannot be delayed"),
+        ([Message("orders", b"a", properties={"TIMER_DELIVER_MS": "9999999999999"})], "cannot be timed"),
+        ([Message("orders", b"a", properties={"TIMER_DELAY_SEC": "60"})], "cannot be timed"),
         ([Message("orders", b"a"), Message("orders", b"b", wait_store_ok=False)], "wait_store_ok"),
         ([Message("orders", b"a"), Message("orders", b"")], "body is empty"),
     ],

@@ -2,133 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
-from rocket_client import ConsumeContext, ConsumeFromWhere, PushConsumer, PushConsumerSettings
-from rocket_remoting import MessageExt, RemotingCommand, RequestCode, ResponseCode
-from rocket_remoting.bodies import GetConsumerListByGroupResponseBody, HeartbeatData, decode_body, encode_body
+from rocket_client import ConsumeFromWhere, Reject, RetryLater
+from rocket_remoting import RemotingCommand, RequestCode, ResponseCode
 from rocket_remoting.headers import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     PullMessageRequestHeader,
-    PullMessageResponseHeader,
     QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
-    UpdateConsumerOffsetRequestHeader,
 )
-from rocket_remoting.properties import encode_properties
-from rocket_remoting.record import encode_record
 from rocket_remoting.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from streamkit.testing.virtual_time import VirtualTime
-from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
-
-Reply = Callable[[RemotingCommand], RemotingCommand | None]
-
-
-def record(offset: int, tags: str = "", topic: str = "orders", sys_flag: int = 0) -> bytes:
-    properties = {"TAGS": tags} if tags else {}
-    return encode_record(
-        topic,
-        b"%d" % offset,
-        encode_properties(properties),
-        queue_id=0,
-        queue_offset=offset,
-        commit_log_offset=1000 + offset,
-        sys_flag=sys_flag,
-        flag=0,
-        born_timestamp=1,
-        born_host=("127.0.0.1", 1),
-        store_timestamp=2,
-        store_host=("127.0.0.1", 2),
-    )
-
-
-def pulled(code: int, next_offset: int, body: bytes = b"", suggested: int = 0) -> Reply:
-    """A pull's answer."""
-
-    def reply(command: RemotingCommand) -> RemotingCommand:
-        header = PullMessageResponseHeader(
-            suggest_which_broker_id=suggested, next_begin_offset=next_offset, min_offset=5, max_offset=99
-        )
-        return RemotingCommand.response(command, code, header, body, remark="as the script says")
-
-    return reply
-
-
-class ConsumerScript:
-    """One broker, one queue, one consumer; pulls are answered in turn, then held."""
-
-    def __init__(self, cluster: ScriptedCluster, *, committed: int | None = 0, **settings: Any) -> None:
-        self.cluster = cluster
-        self.broker: ScriptedBroker = cluster.brokers[0]
-        self.replies: list[Reply] = []
-        self.pulls: list[tuple[float, PullMessageRequestHeader]] = []
-        self.heard: list[MessageExt] = []
-        self._committed = committed
-        cluster.routes["orders"] = cluster.route(queues=1)
-        answers = self.broker.answers
-        answers[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = self._members
-        answers[RequestCode.QUERY_CONSUMER_OFFSET] = self._query_offset
-        answers[RequestCode.PULL_MESSAGE] = self._pull
-        made = PushConsumerSettings(
-            name_servers=[server.address for server in cluster.name_servers], **settings
-        )
-        self.consumer = PushConsumer("kitchen", made, transport=cluster.transport, clock=cluster.time.clock)
-        self.consumer.subscribe("orders", "A || B" if settings.get("post_subscription_when_pull") else "*")
-        self.consumer.listen_concurrently(self._listen)
-
-    async def _listen(self, messages: list[MessageExt], context: ConsumeContext) -> None:
-        self.heard.extend(messages)
-
-    def _members(self, command: RemotingCommand) -> RemotingCommand:
-        heartbeats = [asked for asked in self.broker.asked if asked.code == RequestCode.HEART_BEAT]
-        ids = [decode_body(heartbeat.body, HeartbeatData).client_id for heartbeat in heartbeats[-1:]]
-        body = encode_body(GetConsumerListByGroupResponseBody(consumer_id_list=ids))
-        return RemotingCommand.response(command, body=body)
-
-    def _query_offset(self, command: RemotingCommand) -> RemotingCommand:
-        command.header(QueryConsumerOffsetRequestHeader)
-        if self._committed is None:
-            return RemotingCommand.response(command, ResponseCode.QUERY_NOT_FOUND, remark="none yet")
-        return RemotingCommand.response(
-            command, header=QueryConsumerOffsetResponseHeader(offset=self._committed)
-        )
-
-    def _pull(self, command: RemotingCommand) -> RemotingCommand | None:
-        now = asyncio.get_running_loop().time()
-        self.pulls.append((now, command.header(PullMessageRequestHeader)))
-        return self.replies.pop(0)(command) if self.replies else None
-
-    @property
-    def pulled_offsets(self) -> list[int]:
-        return [header.queue_offset for _, header in self.pulls]
-
-    @property
-    def commits(self) -> list[int]:
-        return [
-            command.header(UpdateConsumerOffsetRequestHeader).commit_offset
-            for command in self.broker.asked
-            if command.code == RequestCode.UPDATE_CONSUMER_OFFSET
-        ]
-
-
-def play(
-    virtual: VirtualTime, scene: Callable[[ConsumerScript], Awaitable[None]], *replies: Reply, **settings: Any
-) -> None:
-    async def main() -> None:
-        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
-            script = ConsumerScript(cluster, **settings)
-            script.replies = list(replies)
-            async with script.consumer:
-                await scene(script)
-
-    virtual.run(main())
+from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
+from tests.unit.rocket_client.scripted_cluster import SEND_CODES, ScriptedBroker, ScriptedCluster
 
 
 def test_a_pull_tells_what_is_wanted(virtual: VirtualTime) -> None:
@@ -339,12 +230,13 @@ def test_a_group_without_an_offset_begins_where_it_wants(
     virtual.run(main())
 
 
-def test_a_queue_whose_offset_is_not_known_is_tried_again(virtual: VirtualTime) -> None:
-    """It is not begun anywhere by guess."""
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_queue_whose_offset_is_not_known_is_tried_again(virtual: VirtualTime, orderly: bool) -> None:
+    """It is not begun anywhere by guess, and its lock is not kept from other members."""
 
     async def main() -> None:
         async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
-            script = ConsumerScript(cluster, committed=9)
+            script = ConsumerScript(cluster, committed=9, orderly=orderly)
             broken = script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET]
             script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda command: (
                 RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR)
@@ -352,9 +244,38 @@ def test_a_queue_whose_offset_is_not_known_is_tried_again(virtual: VirtualTime) 
             async with script.consumer:
                 await asyncio.sleep(5)
                 assert script.pulls == []
+                locks, unlocks = map(
+                    script.broker.count, (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
+                )
+                assert locks == unlocks
+                assert bool(locks) is orderly
                 script.broker.answers[RequestCode.QUERY_CONSUMER_OFFSET] = broken
                 await asyncio.sleep(10)
                 assert script.pulled_offsets == [9]
+
+    virtual.run(main())
+
+
+def test_one_queue_of_several_that_cannot_be_had_is_tried_again_soon(virtual: VirtualTime) -> None:
+    """Not only when queues are divided the next time."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            script = ConsumerScript(cluster)
+            cluster.routes["orders"] = cluster.route(queues=2)
+            answers, refused = script.broker.answers, []
+            known = answers[RequestCode.QUERY_CONSUMER_OFFSET]
+
+            def refuse_once(command: RemotingCommand) -> RemotingCommand | None:
+                if command.header(QueryConsumerOffsetRequestHeader).queue_id == 1 and not refused:
+                    refused.append(command)
+                    return script.broker.refuse(command)
+                return known(command)
+
+            answers[RequestCode.QUERY_CONSUMER_OFFSET] = refuse_once
+            async with script.consumer:
+                await asyncio.sleep(2)
+            assert sorted(header.queue_id for _, header in script.pulls if header.topic == "orders") == [0, 1]
 
     virtual.run(main())
 
@@ -393,3 +314,29 @@ def test_a_stop_in_the_middle_of_a_revocation_commits_all_the_same(virtual: Virt
         assert script.commits == [8, 8]
 
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7)
+
+
+@pytest.mark.parametrize("says", [RetryLater(), Reject()])
+def test_what_no_broker_takes_back_is_tried_again_here(
+    virtual: VirtualTime, says: RetryLater | Reject
+) -> None:
+    """Every 5 s, once more each time; the offset stays, until a broker has taken it."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            script = ConsumerScript(cluster)
+            script.says = says
+            script.replies = [pulled(ResponseCode.SUCCESS, 1, record(0))]
+            broker, answers = script.broker, dict(script.broker.answers)
+            broker.answers |= dict.fromkeys([*SEND_CODES, RequestCode.CONSUMER_SEND_MSG_BACK], broker.refuse)
+            async with script.consumer:
+                await asyncio.sleep(11)
+                assert [message.reconsume_times for message in script.heard] == [3, 3, 3]  # one message
+                assert 1 not in script.commits
+                broker.answers = answers
+                await asyncio.sleep(10)
+            assert len(script.heard) == 4
+            assert [header.reconsume_times for header in broker.stored] == [4]
+            assert script.commits[-1] == 1
+
+    virtual.run(main())

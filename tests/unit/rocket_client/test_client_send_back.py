@@ -190,12 +190,40 @@ def test_causes_are_bounded_and_clean() -> None:
     }
 
 
-def test_full_properties_leave_no_room_for_the_cause(virtual: VirtualTime) -> None:
+class Unspeakable(Exception):  # noqa: N818 - it is named after what it does
+    """Its text cannot be made."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        (ValueError("unknown \ud800"), "unknown ?"),
+        ("unknown \ud800", "unknown ?"),
+        (Unspeakable(), "<its text cannot be made: RuntimeError>"),
+    ],
+)
+def test_whatever_the_cause_says_the_message_goes_back(
+    virtual: VirtualTime, cause: Exception | str, told: str
+) -> None:
+    """Half of a surrogate pair, as a hostile payload's JSON may hold it, and no text at all among it."""
+
+    async def scene(at: Scene) -> None:
+        await at.send_back.retry(failed(), 0, 16, cause)
+        assert at.properties["FAILURE_MESSAGE"] == told
+
+    play(virtual, scene)
+
+
+@pytest.mark.parametrize("size", [31_000, 32_100])
+def test_full_properties_leave_no_room_for_the_cause(virtual: VirtualTime, size: int) -> None:
     """The message goes back all the same."""
 
     async def scene(at: Scene) -> None:
-        await at.send_back.retry(failed(note="x" * 31_000), 0, 16, ValueError("y" * 800))
+        await at.send_back.retry(failed(note="x" * size), 0, 16, ValueError("y" * 800))
         assert "FAILURE_MESSAGE" not in at.properties
-        assert len(at.properties["note"]) == 31_000
+        assert len(at.properties["note"]) == size
 
     play(virtual, scene)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from rocket_client import (
@@ -28,11 +29,14 @@ from rocket_remoting import (
     MemoryTransport,
     Message,
     MessageQueue,
+    RemotingCommand,
     RequestTimeout,
     ResponseCode,
     TooManyRequests,
 )
 from rocket_remoting.codes import RequestCode
+from rocket_remoting.headers import SendMessageResponseHeader
+from rocket_remoting.sys_flag import PERM_READ
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
 
@@ -49,6 +53,36 @@ def play(virtual: VirtualTime, scene: Scene, **settings: Any) -> None:
 
 def sends(*brokers: ScriptedBroker) -> list[int]:
     return [len(broker.stored) for broker in brokers]
+
+
+def test_a_result_names_the_queue_that_the_broker_took(virtual: VirtualTime) -> None:
+    """Which is not always the one that was asked for."""
+
+    async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
+        placed = SendMessageResponseHeader(msg_id="0" * 32, queue_id=7, queue_offset=3)
+        for broker in cluster.brokers:
+            broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda command: RemotingCommand.response(
+                command, ResponseCode.SUCCESS, placed
+            )
+        result = await producer.send(Message("orders", b"coffee"))
+        assert (result.message_queue.queue_id, result.queue_offset) == (7, 3)
+
+    play(virtual, scene)
+
+
+def test_a_topic_that_may_be_written_again_is_sent_to_at_once(virtual: VirtualTime) -> None:
+    """Its route is looked up anew, not only when routes are polled the next time."""
+
+    async def scene(cluster: ScriptedCluster, producer: Producer) -> None:
+        writable = cluster.routes["orders"]
+        closed = [msgspec.structs.replace(queues, perm=PERM_READ) for queues in writable.queue_datas]
+        cluster.routes["orders"] = msgspec.structs.replace(writable, queue_datas=closed)
+        with pytest.raises(TopicNotFoundError, match="none of its queues can be written to"):
+            await producer.send(Message("orders", b"coffee"))
+        cluster.routes["orders"] = writable
+        assert (await producer.send(Message("orders", b"coffee"))).status is SendStatus.SEND_OK
+
+    play(virtual, scene)
 
 
 def test_a_send_tells_where_the_message_is(virtual: VirtualTime) -> None:

@@ -1,0 +1,91 @@
+"""Namespaces put before names, and taken off again, as Apache's client does."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocket_client import ClientSettings, Namespace, ProducerSettings
+from rocket_client.blocking import BlockingClient
+from rocket_remoting.message import MessageQueue
+from rocket_remoting.topics import SYSTEM_TOPICS, dlq_topic, retry_topic
+
+WORDS = st.text("abcXYZ019_-", min_size=1, max_size=8)
+SPACES = WORDS.map(Namespace)
+NAMES = st.one_of(WORDS, WORDS.map(retry_topic), WORDS.map(dlq_topic))
+
+
+@given(SPACES, NAMES)
+def test_what_is_wrapped_is_unwrapped(namespace: Namespace, name: str) -> None:
+    """Any topic or group comes back as it was, and is in the namespace once however often it is wrapped."""
+    wrapped = namespace.wrap(name)
+    assert wrapped != name
+    assert namespace.wrap(wrapped) == wrapped
+    assert namespace.unwrap(wrapped) == name
+
+
+@given(SPACES, SPACES, NAMES)
+def test_another_namespace_is_left_alone(mine: Namespace, theirs: Namespace, name: str) -> None:
+    """A tenant sees the other's names as they are, and never takes them for its own."""
+    if mine.name != theirs.name:
+        assert mine.unwrap(theirs.wrap(name)) == theirs.wrap(name)
+        assert mine.wrap(name) != theirs.wrap(name)
+
+
+@given(NAMES, st.sampled_from([None, ""]))
+def test_no_namespace_changes_nothing(name: str, none: str | None) -> None:
+    """Neither unset nor empty."""
+    namespace = Namespace(none)
+    assert not namespace
+    assert namespace.wrap(name) == namespace.unwrap(name) == name
+
+
+@given(SPACES, NAMES, st.integers(0, 9))
+def test_queues_are_those_of_the_wrapped_topic(namespace: Namespace, topic: str, number: int) -> None:
+    """Broker and number stay."""
+    queue = MessageQueue(topic, "broker-a", number)
+    wrapped = namespace.wrap_queue(queue)
+    assert wrapped == MessageQueue(namespace.wrap(topic), "broker-a", number)
+    assert namespace.unwrap_queue(wrapped) == queue
+
+
+def test_prefixes_of_groups_stay_in_front() -> None:
+    """``%RETRY%ns%kitchen``, and not ``ns%%RETRY%kitchen``."""
+    namespace = Namespace("ns")
+    assert namespace.wrap("orders") == "ns%orders"
+    assert namespace.wrap("%RETRY%kitchen") == "%RETRY%ns%kitchen"
+    assert namespace.wrap("%DLQ%kitchen") == "%DLQ%ns%kitchen"
+    assert namespace.unwrap("%DLQ%ns%kitchen") == "%DLQ%kitchen"
+
+
+@pytest.mark.parametrize("name", [*sorted(SYSTEM_TOPICS), "rmq_sys_wheel_timer", "CID_RMQ_SYS_TRANS", ""])
+def test_the_brokers_own_names_are_in_no_namespace(name: str) -> None:
+    """Nor is a name that is missing."""
+    assert Namespace("ns").wrap(name) == name
+
+
+@pytest.mark.parametrize("name", ["a%b", "%", "a b", "ä", "rmq_sys_a", "CID_RMQ_SYS_a"])
+def test_names_that_cannot_be_namespaces_are_refused(name: str) -> None:
+    """They would end somewhere else, or look like something else."""
+    with pytest.raises(ValueError, match="namespace"):
+        ClientSettings(name_servers="a:1", namespace=name)
+
+
+@pytest.mark.parametrize(
+    ("address", "namespace"),
+    [
+        ("MQ_INST_123_abc.mq.example:80", "MQ_INST_123_abc"),
+        ("MQ_INST_123.example:80", None),
+        ("a.MQ_INST_1_b.example:80", None),
+        ("a:9876", None),
+    ],
+)
+def test_an_address_may_name_the_namespace(address: str, namespace: str | None) -> None:
+    """As those of Alibaba Cloud do; what is set counts more."""
+    assert ClientSettings(name_servers=address).namespace == namespace
+    assert ClientSettings(name_servers=address, namespace="set").namespace == "set"
+
+
+def test_the_blocking_client_refuses_a_namespace() -> None:
+    """It works with brokers' names, and says how this one would be."""
+    with pytest.raises(ValueError, match="such as 'ns%report'"):
+        BlockingClient("report", ProducerSettings(name_servers="a:1", namespace="ns"))

@@ -1,0 +1,319 @@
+"""Members of a Kafka group against a model of it: partitions that move are handled by one member after the other."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka.future import Future
+
+from binders.kafka.dead_letter import Dropped
+from binders.kafka.fetching import ConsumerClient, FetchThread, Subscription
+from binders.kafka.handling import ConcurrentDriver, Driver, OrderedDriver, Work
+from binders.kafka.partition import AssignedPartition, Delivery
+from streamkit.binder.binder import ConsumerDestination
+from streamkit.binder.delivery import Delivery as DeliveryTerms
+from streamkit.binder.delivery import ExtendedConsumerProperties
+from streamkit.binder.permits import Permits
+from streamkit.binder.settlement import ACCEPT, Retry, Settlement
+from streamkit.config.settings import ConsumerProperties
+
+KEYS = [TopicPartition("orders", number) for number in range(3)]
+AT_ONCE = Retry(timedelta(0))
+
+
+class Consumer:
+    """What kafka-python's consumer does, on topics and offsets that are a model's.
+
+    Attributes:
+        mine: Its partitions.
+        is_patient: Whether it waits for calls under way before it gives partitions up.
+    """
+
+    def __init__(self, ends: Mapping[TopicPartition, int], committed: dict[TopicPartition, int]) -> None:
+        self.mine: set[TopicPartition] = set()
+        self.is_patient = True
+        self._ends = ends
+        self._committed = committed
+        self._positions: dict[TopicPartition, int] = {}
+
+    def assign(self, keys: set[TopicPartition]) -> None:
+        """Have these partitions; as with Kafka, those it had already keep their positions."""
+        self._positions = {key: self._positions.get(key, self._committed[key]) for key in keys}
+        self.mine = keys
+
+    def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
+        found = {}
+        for key in sorted(self.mine):
+            offsets = range(self._positions[key], min(self._positions[key] + 2, self._ends[key]))
+            if offsets:
+                found[key] = [SimpleNamespace(offset=offset) for offset in offsets]
+                self._positions[key] = offsets.stop
+        return found
+
+    def assignment(self) -> set[TopicPartition]:
+        return self.mine
+
+    def paused(self) -> set[TopicPartition]:
+        return set()
+
+    def begins_at(self, key: TopicPartition) -> int:
+        return self._positions[key]
+
+    def position(self, key: TopicPartition, *, timeout_ms: int) -> int:
+        return self._positions[key]
+
+    def seek(self, key: TopicPartition, offset: int) -> None:
+        self._positions[key] = offset
+
+    def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future:
+        for key, position in offsets.items():
+            assert key in self.mine
+            self._committed[key] = position.offset
+        return Future().success(None)
+
+    async def comes_true(self, condition: Callable[[], bool], seconds: float) -> bool:
+        while self.is_patient and not condition():  # noqa: ASYNC110 - so does the one it stands for
+            await asyncio.sleep(0)
+        return condition()
+
+
+class Member:
+    """A member of the group, its calls ended by whoever tests it.
+
+    Attributes:
+        calls: The calls under way: with which message, and what becomes of it.
+        revocation: The rebalance it prepares, or has prepared and waits in.
+    """
+
+    def __init__(
+        self, consumer: Consumer, kind: type[Driver], begin: Callable[["Member", Delivery], None]
+    ) -> None:
+        self.consumer = consumer
+        self.calls: list[tuple[Delivery, asyncio.Future[Settlement]]] = []
+        self.revocation: asyncio.Task[None] | None = None
+        self._begin = begin
+        self._permits = Permits(2)
+        destination = ConsumerDestination(
+            "orders",
+            "kitchen",
+            "in",
+            ConsumerProperties(),
+            ExtendedConsumerProperties(),
+            DeliveryTerms(),
+            self._permits,
+        )
+        driver = kind(Work(destination, self._hand, 1, Dropped("in"), lambda partition: None))
+
+        def take(batches: Sequence[tuple[AssignedPartition, Sequence[Any]]]) -> None:
+            for partition, records in batches:
+                partition.take(records)
+                driver.wake(partition)
+
+        self.thread = FetchThread("in", ConsumerClient({}), Subscription("orders"), take, driver.wake)
+
+    async def _hand(self, deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+        (delivery,) = deliveries
+        self._begin(self, delivery)
+        await self._permits.acquire()
+        end: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
+        self.calls.append((delivery, end))
+        try:
+            return [await end]
+        finally:
+            self._permits.release()
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether its partitions may be another's; a revocation that failed raises its error."""
+        return self.revocation is not None and self.revocation.done() and self.revocation.result() is None
+
+
+class Group(RuleBasedStateMachine):
+    """Two members, messages, calls that end, and rebalances that may come at any time."""
+
+    kind: type[Driver]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.ends = dict.fromkeys(KEYS, 0)
+        self.committed = dict.fromkeys(KEYS, 0)
+        self.accepted: set[tuple[TopicPartition, int]] = set()
+        # Accepted, but not committed when their partition was given up: they come again.
+        self.again: set[tuple[TopicPartition, int]] = set()
+        self.members: list[Member] = []
+        # Calls that must not have begun.
+        self.wrong: list[str] = []
+        self.run(self.join)
+        self.assign([0, 0, 0])
+
+    def run(self, act: Callable[[], None]) -> None:
+        """Do something on the loop, and all that follows from it."""
+
+        async def main() -> None:
+            act()
+            for _ in range(12):
+                await asyncio.sleep(0)
+
+        self.runner.run(main())
+        assert not self.wrong
+
+    def join(self) -> None:
+        """Make the members."""
+        for _ in range(2):
+            self.members.append(Member(Consumer(self.ends, self.committed), self.kind, self.begins))
+
+    def begins(self, member: Member, delivery: Delivery) -> None:
+        """What was accepted is not handled again, unless that could not be committed."""
+        message = (delivery.partition.key, delivery.record.offset)
+        if message in self.accepted and message not in self.again:
+            self.wrong.append(f"{message} comes again")
+        if member.has_given_up:
+            self.wrong.append(f"{message} comes to a member that has given it up")
+
+    def assign(self, owners: Sequence[int]) -> None:
+        """Give each partition to the member of that number."""
+
+        def act() -> None:
+            for number, member in enumerate(self.members):
+                keys = {key for key, owner in zip(KEYS, owners, strict=True) if owner == number}
+                member.consumer.assign(keys)
+                member.revocation = None
+                member.consumer.is_patient = True
+                member.thread.assigned(member.consumer, keys)
+
+        self.run(act)
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.members[0].revocation is not None
+
+    @invariant()
+    def partitions_are_given_up_when_their_calls_have_ended(self) -> None:
+        """Not before, and not only when patience ends."""
+        for member in self.members:
+            if member.revocation is not None and member.consumer.is_patient:
+                counting = [delivery for delivery, _ in member.calls if not delivery.partition.is_lost]
+                assert not (member.has_given_up and counting)
+                assert member.has_given_up or member.calls
+
+    @rule(key=st.sampled_from(KEYS), count=st.integers(1, 3))
+    def send(self, key: TopicPartition, count: int) -> None:
+        """Further messages of a partition."""
+        self.ends[key] += count
+
+    @rule(number=st.integers(0, 1))
+    def fetch(self, number: int) -> None:
+        """One round of a member's thread; while it waits in a rebalance it has none."""
+        member = self.members[number]
+        if member.revocation is None:
+            self.run(lambda: member.thread.turn(member.consumer))
+            assert member.thread.error is None
+
+    @rule(number=st.integers(0, 1), which=st.integers(0, 9), is_retried=st.booleans())
+    def end_call(self, number: int, which: int, is_retried: bool) -> None:
+        """A call that is under way ends."""
+        member = self.members[number]
+        if not member.calls:
+            return
+        delivery, end = member.calls.pop(which % len(member.calls))
+        if not is_retried:
+            message = (delivery.partition.key, delivery.record.offset)
+            self.accepted.add(message)
+            if delivery.partition.is_lost or member.has_given_up:
+                self.again.add(message)
+        self.run(lambda: end.set_result(AT_ONCE if is_retried else ACCEPT))
+
+    @precondition(lambda self: not self.is_rebalancing)
+    @rule()
+    def rebalance(self) -> None:
+        """Members are asked to give all partitions up."""
+
+        def act() -> None:
+            for member in self.members:
+                giving_up = member.thread.before_revocation(member.consumer, set(member.consumer.mine))
+                member.revocation = asyncio.get_running_loop().create_task(giving_up)
+
+        self.run(act)
+
+    @precondition(lambda self: self.is_rebalancing)
+    @rule(owners=st.lists(st.integers(0, 1), min_size=3, max_size=3))
+    def deal_out(self, owners: Sequence[int]) -> None:
+        """Partitions are dealt out once all members have given theirs up."""
+        if not all(member.has_given_up for member in self.members):
+            return
+        # What an unsettled message before it holds back comes again; in order there is none.
+        if self.kind is ConcurrentDriver:
+            self.again |= {(key, offset) for key, offset in self.accepted if offset >= self.committed[key]}
+        self.assign(owners)
+
+    @precondition(lambda self: self.is_rebalancing)
+    @rule(number=st.integers(0, 1))
+    def lose_patience(self, number: int) -> None:
+        """Calls outlast the rebalance; they go on."""
+        member = self.members[number]
+        member.consumer.is_patient = False
+        self.run(lambda: None)
+
+    @precondition(lambda self: not self.is_rebalancing)
+    @rule(number=st.integers(0, 1))
+    def put_out(self, number: int) -> None:
+        """A member is taken for dead: the other one has its partitions at once."""
+        member, other = self.members[number], self.members[1 - number]
+        keys = set(member.consumer.mine)
+        self.again |= {(key, offset) for key, offset in self.accepted if offset >= self.committed[key]}
+
+        def act() -> None:
+            member.thread.lost(member.consumer, keys)
+            member.consumer.assign(set())
+            other.consumer.assign(set(KEYS))
+            other.thread.assigned(other.consumer, set(KEYS))
+
+        self.run(act)
+
+    def teardown(self) -> None:
+        """Whatever was, no partition is stuck: in the end everything is handled and committed."""
+        try:
+            self.finish()
+            assert self.committed == self.ends
+        finally:
+            for member in self.members:
+                for _, end in member.calls:
+                    end.cancel()
+            self.runner.close()
+
+    def finish(self) -> None:
+        """End the rebalance and all calls, and have everything fetched."""
+        if self.is_rebalancing:
+            for number in range(2):
+                self.lose_patience(number)
+            self.deal_out([0, 1, 0])
+        for _ in range(100):
+            for number in range(2):
+                self.fetch(number)
+                self.end_call(number, 0, is_retried=False)
+
+
+class OrderedGroup(Group):
+    """One call at a time for each partition."""
+
+    kind = OrderedDriver
+
+
+class ConcurrentGroup(Group):
+    """As many calls as there are permits."""
+
+    kind = ConcurrentDriver
+
+
+_SETTINGS = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestOrderedGroup = OrderedGroup.TestCase
+TestOrderedGroup.settings = _SETTINGS
+TestConcurrentGroup = ConcurrentGroup.TestCase
+TestConcurrentGroup.settings = _SETTINGS

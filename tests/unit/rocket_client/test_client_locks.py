@@ -1,0 +1,120 @@
+"""Locks of queues, before brokers that answer late."""
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from rocket_client.locks import QueueLocks
+from rocket_client.process_queue import ProcessQueue
+from rocket_remoting import RemotingError, RequestCode
+from rocket_remoting.message import MessageQueue
+from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.rocket_client.consumer_script import give_locks
+from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
+
+LATE = 0.1
+"""Seconds a broker takes to answer."""
+
+LOCK, UNLOCK = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
+
+Scene = Callable[[QueueLocks, dict[str, ProcessQueue], dict[str, ScriptedBroker]], Awaitable[None]]
+
+
+def asked(broker: ScriptedBroker) -> list[int]:
+    """What was asked of it about locks."""
+    return [command.code for command in broker.asked if command.code in (LOCK, UNLOCK)]
+
+
+def play(time: VirtualTime, scene: Scene) -> None:
+    """Run the scene with a member's locks, a queue at each of two brokers `a` and `b`, and these brokers."""
+
+    async def main() -> None:
+        async with ScriptedCluster(time) as cluster, cluster.client() as client:
+            for broker in cluster.brokers:
+                broker.answers[LOCK] = give_locks
+            locks = QueueLocks(client.requests, "kitchen", client.client_id)
+            queues = {name: ProcessQueue(MessageQueue("orders", name, 0)) for name in "ab"}
+            await scene(locks, queues, {broker.name: broker for broker in cluster.brokers})
+
+    time.run(main())
+
+
+def test_a_queue_is_unlocked_after_who_asked_for_its_lock_was_answered(virtual: VirtualTime) -> None:
+    """Also when nobody waits for the answer any more: the broker may lock it at last, for nobody, for a minute."""
+
+    async def scene(
+        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
+    ) -> None:
+        brokers["a"].late[LOCK] = LATE
+        driver = asyncio.create_task(locks.lock([queues["a"]]))
+        await asyncio.sleep(LATE / 4)
+        driver.cancel()
+        unlocking = asyncio.create_task(locks.unlock([queues["a"].message_queue]))
+        await asyncio.sleep(LATE / 2)
+        assert asked(brokers["a"]) == [LOCK]
+        await unlocking
+        assert asked(brokers["a"]) == [LOCK, UNLOCK]
+        await locks.unlock_all()
+        assert asked(brokers["a"]) == [LOCK, UNLOCK]
+
+    play(virtual, scene)
+
+
+def test_no_answer_to_who_does_not_wait_any_more_is_no_error(
+    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever asked has left the queue."""
+
+    async def scene(
+        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
+    ) -> None:
+        brokers["a"].late[LOCK] = LATE
+        driver = asyncio.create_task(locks.lock([queues["a"]]))
+        await asyncio.sleep(LATE / 2)
+        driver.cancel()
+        await brokers["a"].stop()
+        await asyncio.sleep(LATE)
+
+    play(virtual, scene)
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+@pytest.mark.parametrize(("slow", "other"), ["ab", "ba"])
+def test_brokers_are_asked_at_once(virtual: VirtualTime, slow: str, other: str) -> None:
+    """A queue that is released while another broker takes its time is not locked anew after that."""
+
+    async def scene(
+        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
+    ) -> None:
+        brokers[slow].late[LOCK] = LATE
+        renewal = asyncio.create_task(locks.lock(queues.values()))
+        await asyncio.sleep(LATE / 2)
+        await locks.unlock([queues[other].message_queue])
+        assert not renewal.done()
+        assert await renewal == []
+        assert asked(brokers[other]) == [LOCK, UNLOCK]
+        assert asked(brokers[slow]) == [LOCK]
+
+    play(virtual, scene)
+
+
+@pytest.mark.parametrize(("away", "other"), ["ab", "ba"])
+def test_a_broker_that_is_away_keeps_no_other_lock_from_being_renewed(
+    virtual: VirtualTime, away: str, other: str
+) -> None:
+    """Its own are not known, and that is an error."""
+
+    async def scene(
+        locks: QueueLocks, queues: dict[str, ProcessQueue], brokers: dict[str, ScriptedBroker]
+    ) -> None:
+        await brokers[away].stop()
+        with pytest.raises(RemotingError):
+            await locks.lock(queues.values())
+        await asyncio.sleep(LATE)
+        assert queues[other].locked_at is not None
+        assert queues[away].locked_at is None
+
+    play(virtual, scene)

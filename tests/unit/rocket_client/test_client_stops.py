@@ -1,0 +1,157 @@
+"""Members that are stopped, or lose a queue, while something is on its way to a broker."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rocket_client import Reject, RetryLater, SendStatus, Suspend
+from rocket_remoting import Message, RequestCode, ResponseCode
+from streamkit.testing.virtual_time import VirtualTime
+from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
+from tests.unit.rocket_client.scripted_cluster import SEND_CODES, ScriptedCluster
+
+LATE = 0.1
+"""Seconds a broker takes to answer what is sent back: less than who gives a queue back waits for it."""
+
+FATES = [(False, Reject("bad")), (False, RetryLater()), (True, Reject("bad"))]
+
+
+async def until_sent_back(script: ConsumerScript, said: Any) -> None:
+    """Return when the message is on its way, and not taken yet."""
+    script.says = said
+    script.broker.late[RequestCode.SEND_MESSAGE_V2] = LATE
+    async with asyncio.timeout(60):
+        while not script.broker.stored:  # noqa: ASYNC110  # the broker sets no event
+            await asyncio.sleep(LATE / 10)
+
+
+@pytest.mark.parametrize(("orderly", "said"), FATES)
+def test_a_shutdown_waits_for_what_is_being_sent_back(
+    virtual: VirtualTime, orderly: bool, said: object
+) -> None:
+    """It is settled: it would come again beside its copy."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await until_sent_back(script, said)
+        await script.consumer.shutdown()
+        assert (len(script.broker.stored), script.commits[-1]) == (1, 8)
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7, orderly=orderly)
+
+
+@pytest.mark.parametrize(("orderly", "said"), FATES)
+def test_a_queue_that_is_given_back_waits_for_what_is_being_sent_back(
+    virtual: VirtualTime, orderly: bool, said: object
+) -> None:
+    """The queue's next member begins behind it."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await until_sent_back(script, said)
+        script.consumer.unsubscribe("orders")
+        await asyncio.sleep(1)
+        assert (len(script.broker.stored), script.commits[-1]) == (1, 8)
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7, orderly=orderly)
+
+
+@pytest.mark.parametrize(("orderly", "said"), [(False, RetryLater()), (False, Reject()), (True, Suspend(30))])
+def test_a_shutdown_does_not_wait_for_what_only_waits(
+    virtual: VirtualTime, orderly: bool, said: object
+) -> None:
+    """A message that cannot be sent back now, or a queue that is held up: the message comes again by itself."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = said
+        for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.CONSUMER_SEND_MSG_BACK):
+            script.broker.answers[code] = script.broker.refuse
+        await asyncio.sleep(1)
+        begun = asyncio.get_running_loop().time()
+        await script.consumer.shutdown()
+        assert asyncio.get_running_loop().time() == begun
+        assert (len(script.heard), script.commits) == (1, [7])
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7, orderly=orderly)
+
+
+@pytest.mark.parametrize("revoked", [False, True])
+def test_a_shutdown_waits_for_a_call_and_not_for_the_pause_after_it(
+    virtual: VirtualTime, caplog: pytest.LogCaptureFixture, revoked: bool
+) -> None:
+    """A queue that is over does not wait for its next call, whether it was given back or the member leaves."""
+
+    async def scene(script: ConsumerScript) -> None:
+        async def says() -> Suspend:
+            await asyncio.sleep(10 * LATE)
+            return Suspend(30)
+
+        script.says = says
+        async with asyncio.timeout(60):
+            while not script.heard:  # noqa: ASYNC110  # the broker sets no event
+                await asyncio.sleep(LATE)
+        if revoked:
+            script.consumer.unsubscribe("orders")
+            await asyncio.sleep(LATE)
+        begun = asyncio.get_running_loop().time()
+        await script.consumer.shutdown()
+        assert asyncio.get_running_loop().time() - begun <= 10 * LATE
+        assert len(script.heard) == 1
+        assert "did not end" not in caplog.text
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7, orderly=True)
+
+
+def test_a_message_that_takes_too_long_is_sent_back_before_a_shutdown(virtual: VirtualTime) -> None:
+    """Its copy is stored: it would come again beside it."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = asyncio.Event().wait
+        script.broker.late[RequestCode.SEND_MESSAGE_V2] = LATE
+        async with asyncio.timeout(3600):
+            while not script.broker.stored:  # noqa: ASYNC110  # the broker sets no event
+                await asyncio.sleep(LATE / 10)
+        await script.consumer.shutdown(timeout=1)
+        assert (len(script.broker.stored), script.commits[-1]) == (1, 8)
+
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_producers_shutdown_waits_for_sends_under_way(virtual: VirtualTime, batch: bool) -> None:
+    """Whoever sent is told what became of it, not that the connection is closed."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual) as cluster:
+            for broker in cluster.brokers:
+                broker.late = dict.fromkeys(SEND_CODES, LATE)
+            producer = cluster.producer()
+            await producer.start()
+            message = Message("orders", b"x")
+            sending = asyncio.create_task(producer.send_batch([message]) if batch else producer.send(message))
+            await asyncio.sleep(LATE / 2)
+            await producer.shutdown()
+            assert sending.done()
+            assert (await sending).status is SendStatus.SEND_OK
+
+    virtual.run(main())
+
+
+def test_a_shutdown_unlocks_what_it_was_about_to_lock(virtual: VirtualTime) -> None:
+    """After the broker has answered: it handles requests on many threads, and might lock at last."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            script = ConsumerScript(cluster, orderly=True)
+            script.broker.late[RequestCode.LOCK_BATCH_MQ] = LATE
+            starting = asyncio.create_task(script.consumer.start())
+            async with asyncio.timeout(60):
+                while not script.broker.count(RequestCode.LOCK_BATCH_MQ):  # noqa: ASYNC110  # as above
+                    await asyncio.sleep(LATE / 10)
+            starting.cancel()
+            await asyncio.sleep(LATE / 2)
+            assert script.broker.count(RequestCode.UNLOCK_BATCH_MQ) == 0
+            with pytest.raises(asyncio.CancelledError):
+                await starting
+            assert script.broker.count(RequestCode.UNLOCK_BATCH_MQ) == 1
+
+    virtual.run(main())
