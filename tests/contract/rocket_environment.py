@@ -15,6 +15,7 @@ from streamkit.binder.capabilities import Capability
 from streamkit.clock import use_clock
 from streamkit.testing.contract import ContractEnvironment
 from streamkit.testing.virtual_time import VirtualTime
+from tests.end_to_end.client_stage import ClientStage, restart
 
 R = TypeVar("R")
 
@@ -43,6 +44,8 @@ class RocketEnvironment(ContractEnvironment):
 
     binder_type = "rocketmq"
     capabilities = CAPABILITIES | {Capability.SQL, Capability.DELAY_ANY}
+    patience = 60.0  # a binding whose topic is not known in time is tried again after 30 s
+    slack = 8.0
     delay_precision = 1.0
     transaction_check_interval = 1.0
     transaction_checks = 3
@@ -61,12 +64,16 @@ class RocketEnvironment(ContractEnvironment):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Where the broker is; topics are made with the number of queues a case asks for."""
+        """Where the broker is; topics are made with the number of queues a case asks for.
+
+        No case is about sends that take too long, and a machine with much to do may stand still for seconds.
+        """
         return {
             f"{PREFIX}.binder.name-server": self._name_server,
             f"{PREFIX}.binder.provisioning": "create",
             f"{PREFIX}.binder.offset-store": str(self._offset_store),
             f"{PREFIX}.binder.message-delay-level": self._delay_levels,
+            f"{PREFIX}.default.producer.send-message-timeout": "30000",
         }
 
     def consumer_properties(self, binding: str, portable: Mapping[str, object]) -> Mapping[str, str]:
@@ -93,6 +100,7 @@ class RocketEnvironment(ContractEnvironment):
 class VirtualRocketEnvironment(RocketEnvironment):
     """The bundled broker, client and application on one virtual loop, over the in-memory transport."""
 
+    broker: EmbeddedBroker
     is_virtual = True
     patience = 600.0
     quiet = 60.0
@@ -121,11 +129,17 @@ class VirtualRocketEnvironment(RocketEnvironment):
     @asynccontextmanager
     async def around(self) -> AsyncIterator[None]:
         """A broker of the case's own."""
-        broker = EmbeddedBroker(self._store, transport=self._memory, clock=self.clock)
-        async with broker:
-            self._name_server = broker.name_server_address
+        self.broker = EmbeddedBroker(self._store, transport=self._memory, clock=self.clock)
+        async with self.broker:
+            self._name_server = self.broker.name_server_address
             with use_transport(self._memory), use_clock(self._time.clock):
                 yield
+
+    async def restart_broker(self) -> None:
+        """The broker, whether it runs or not, comes back where it was, with what it had."""
+        port = int(self.broker.broker_address.rpartition(":")[2])
+        await self.broker.broker.stop()
+        await restart(ClientStage(self._time, self.broker, self._memory), port)
 
 
 def _text(name: str, value: object) -> str:

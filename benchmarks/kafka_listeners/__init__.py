@@ -1,0 +1,1 @@
+"""Programs that listen on Kafka, each a process of its own."""

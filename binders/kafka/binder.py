@@ -1,0 +1,442 @@
+"""The Kafka binder: connects to the brokers, makes topics and bindings, and tells how it is."""
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import ClassVar, Final, TypeVar
+from uuid import uuid4
+
+from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
+from binders.kafka.clients import ClientMaker, ProducerClient, connect_producer, connect_transactional
+from binders.kafka.connecting import RefusedError, located
+from binders.kafka.consumer import KafkaConsumerBinding, KafkaMember, Membership
+from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, Dropped
+from binders.kafka.fetching import ConsumerClient, Subscription
+from binders.kafka.handling import in_batches, one_by_one
+from binders.kafka.plugin import TYPE
+from binders.kafka.polled import KafkaPolledSource
+from binders.kafka.producer import KafkaProducerBinding
+from binders.kafka.properties import AckMode, KafkaConsumerProperties, KafkaProducerProperties
+from binders.kafka.sending import Sender
+from binders.kafka.topics import Topics
+from binders.kafka.transactions import (
+    KafkaTransactionalProducerBinding,
+    Transactions,
+    check_transactional,
+)
+from kafka.errors import KafkaError
+from streamkit.binder.binder import (
+    BatchReceiver,
+    Binder,
+    BinderContext,
+    ConsumerDestination,
+    Health,
+    HealthStatus,
+    ProducerDestination,
+    Receiver,
+)
+from streamkit.binder.capabilities import Capability
+from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
+
+log = logging.getLogger(__name__)
+
+P = TypeVar("P")
+M = TypeVar("M", bound=KafkaMember)
+
+CAPABILITIES: Final = frozenset(
+    {
+        Capability.ORDER,
+        Capability.DEAD_LETTER,
+        Capability.BROADCAST,
+        Capability.PAUSE,
+        Capability.PARTITION,
+        Capability.REDELIVERY,
+        Capability.BATCH,
+        Capability.POLLED,
+        Capability.DURABLE_GROUP,
+    }
+)
+
+EXTENDED: Final = "spring.cloud.stream.kafka"
+_COMMIT_INTERVAL_MS: Final = 5000
+_ANY_SIZE: Final = 2**31 - 1
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+class KafkaBinder(Binder):
+    """Channels on Apache Kafka."""
+
+    type: ClassVar[str] = TYPE
+    consumer_properties = KafkaConsumerProperties
+    producer_properties = KafkaProducerProperties
+
+    def __init__(self, name: str, context: BinderContext) -> None:
+        super().__init__(name)
+        self._environment = context.environment
+        self._properties = context.environment.bind(PREFIX, KafkaBinderProperties)
+        self._clients = ClientMaker(self._properties, context.application)
+        self._topics: Topics | None = None
+        self._transactions: Transactions | None = None
+        self._members: list[KafkaMember] = []
+        self._dead_letters: dict[tuple[str, str], str | None] = {}
+        self._used: set[str] = set()
+        self._lags: Mapping[str, int] = {}
+        # By the loop's clock.
+        self._lags_until = 0.0
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect.
+
+        Raises:
+            BinderUnavailable: No broker answers.
+            ConfigurationError: The brokers refuse what settings say, or are not those that settings trust.
+        """
+        try:
+            self._topics = await Topics.connected(self._clients.admin, self._properties)
+        except RefusedError as refusal:
+            raise self._refused(refusal) from refusal
+        except KafkaError as error:
+            raise BinderUnavailable(
+                f"binder {self.name!r} reaches no Kafka broker at {','.join(self._properties.bootstrap_servers)}: "
+                f"{error!r}. Start one, or set {PREFIX}.brokers.",
+                binder=self.name,
+            ) from error
+        if self._properties.transaction.transaction_id_prefix is not None:
+            self._transactions = Transactions(self._transactional_sender)
+
+    def _refused(self, refusal: RefusedError, *stronger: str) -> ConfigurationError:
+        """The error of a client whose properties are the binder's, or `stronger` ones."""
+        error = located(
+            refusal, self._environment, [*stronger, f"{PREFIX}.configuration"], f"{PREFIX}.brokers"
+        )
+        brokers = ",".join(self._properties.bootstrap_servers)
+        return ConfigurationError(
+            f"binder {self.name!r} at {brokers}: {error}", key=error.key, origin=error.origin
+        )
+
+    def _transactional_sender(self, number: int) -> Sender:
+        config = self._clients.transactional_config(number)
+        timeout = self._properties.transaction.producer.close_timeout.total_seconds()
+        return Sender(partial(connect_transactional, config), timeout)
+
+    async def stop(self) -> None:
+        """Disconnect."""
+        topics, self._topics = self._topics, None
+        self._members.clear()
+        transactions, self._transactions = self._transactions, None
+        if transactions is not None:
+            await transactions.close()
+        if topics is not None:
+            await topics.close()
+
+    @property
+    def topics(self) -> Topics:
+        """The brokers' topics and groups."""
+        if self._topics is None:
+            raise BinderError(f"binder {self.name!r} is not started", binder=self.name)
+        return self._topics
+
+    # What it can do
+
+    def capabilities(self) -> frozenset[Capability]:
+        """What every Kafka does for this client."""
+        return CAPABILITIES
+
+    def dead_letter_destination(self, destination: str, group: str) -> str | None:
+        """`error.<destination>.<group>`, unless the binding's settings say otherwise."""
+        return self._dead_letters.get((destination, group), _dead_letter_topic(destination, group))
+
+    async def health(self) -> Health:
+        """UP when a broker answers, all partitions in use have a leader and every consumer fetches; tells the lags."""
+        details = {"brokers": ",".join(self._properties.bootstrap_servers)}
+        if self._topics is None:
+            return Health(HealthStatus.DOWN, details | {"reason": "not started"})
+        try:
+            async with asyncio.timeout(self._properties.health_timeout.total_seconds()):
+                details["brokers"] = ",".join(await self._topics.brokers())
+                leaderless = await self._topics.without_leader(sorted(self._used))
+                lags = await self._asked_lags(self._topics)
+        except TimeoutError:
+            return Health(HealthStatus.DOWN, details | {"reason": "no broker answered in time"})
+        except (KafkaError, BinderError) as error:
+            return Health(HealthStatus.DOWN, details | {"reason": repr(error)})
+        details |= {f"lag.{binding}": str(lag) for binding, lag in lags.items()}
+        errors = {each.binding: each.thread.error for each in self._open if each.thread.error is not None}
+        details |= {f"error.{binding}": repr(error) for binding, error in errors.items()}
+        if leaderless:
+            details["withoutLeader"] = ", ".join(leaderless)
+            if self._properties.consider_down_when_any_partition_has_no_leader:
+                return Health(HealthStatus.DOWN, details)
+        return Health(HealthStatus.DOWN if errors else HealthStatus.UP, details)
+
+    @property
+    def _open(self) -> list[KafkaMember]:
+        return [each for each in self._members if each.is_open]
+
+    async def lags(self) -> Mapping[str, int]:
+        """How many messages of their partitions the inputs have not settled, if settings let that be told.
+
+        Raises:
+            BinderError: The brokers did not tell.
+        """
+        settings = self._properties.metrics
+        if self._topics is None or not settings.default_offset_lag_metrics_enabled:
+            return {}
+        now = asyncio.get_running_loop().time()
+        if now >= self._lags_until:
+            try:
+                self._lags = await self._asked_lags(self._topics)
+            except KafkaError as error:
+                raise BinderError(f"the lags are not known: {error!r}", binder=self.name) from error
+            interval = settings.offset_lag_metrics_interval
+            self._lags_until = now + (interval.total_seconds() if interval is not None else 0.0)
+        return self._lags
+
+    async def _asked_lags(self, topics: Topics) -> Mapping[str, int]:
+        members = self._open
+        ends = await topics.ends({key for each in members for key in each.thread.partitions})
+        lags: Counter[str] = Counter()
+        for member in members:
+            lags[member.binding] += member.thread.lag(ends)
+        return lags
+
+    # Bindings
+
+    def check_producer(self, destination: ProducerDestination) -> None:
+        """Refuse a topic Kafka cannot have."""
+        _check_topic(destination.name)
+
+    def check_consumer(self, destination: ConsumerDestination) -> None:
+        """Refuse a topic Kafka cannot have, and dead letters nobody could find."""
+        extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
+        if extended.destination_is_pattern:
+            _check_pattern(destination.name)
+        else:
+            _check_topic(destination.name)
+        if extended.enable_dlq and destination.group is None:
+            raise ConfigurationError(
+                "enable-dlq=true needs a group: nobody could tell an anonymous one's dead-letter topic from others'",
+                key="group",
+            )
+        if extended.enable_dlq and extended.destination_is_pattern:
+            raise ConfigurationError(
+                "enable-dlq=true and destination-is-pattern=true do not go together: name a destination",
+                key="destination",
+            )
+        if self._properties.transaction.transaction_id_prefix is not None:
+            check_transactional(destination)
+        if destination.group is not None:
+            self._dead_letters[destination.name, destination.group] = _letters_of(destination, extended)
+
+    async def bind_producer(self, destination: ProducerDestination) -> KafkaProducerBinding:
+        """Open the way to a topic; make it first, if settings let it be made."""
+        extended = _own(destination.extended, KafkaProducerProperties, destination.binding)
+        async with self._available(destination, "producer"):
+            partitions = await self.topics.ensure(
+                destination.name, destination.properties.partition_count, extended.topic
+            )
+            client = ProducerClient(
+                self._clients.producer_config(f"binding {destination.binding!r}", extended)
+            )
+            destination.customize(client)
+            sender = Sender(partial(connect_producer, client.config), extended.close_timeout.total_seconds())
+            binding = self._producer_binding(destination, extended, sender, partitions)
+            try:
+                await binding.start()
+            except BaseException:
+                await sender.close()
+                raise
+        self._used.add(destination.name)
+        return binding
+
+    def _producer_binding(
+        self,
+        destination: ProducerDestination,
+        extended: KafkaProducerProperties,
+        sender: Sender,
+        partitions: int,
+    ) -> KafkaProducerBinding:
+        if self._transactions is None:
+            return KafkaProducerBinding(self.name, destination, extended, sender, partitions)
+        return KafkaTransactionalProducerBinding(
+            self.name, destination, extended, sender, partitions, transactions=self._transactions
+        )
+
+    async def bind_consumer(
+        self, destination: ConsumerDestination, receiver: Receiver
+    ) -> KafkaConsumerBinding:
+        """Join the group; make the topic first, if settings let it be made."""
+
+        def make(membership: Membership) -> KafkaConsumerBinding:
+            hand = one_by_one(receiver, destination.binding, membership.group)
+            if self._transactions is not None:
+                hand = self._transactions.around(hand, destination.binding, membership.client.group_metadata)
+            return KafkaConsumerBinding(membership, hand)
+
+        return await self._bind(destination, make)
+
+    async def bind_batch_consumer(
+        self, destination: ConsumerDestination, receiver: BatchReceiver
+    ) -> KafkaConsumerBinding:
+        """As `bind_consumer`, with batches."""
+        return await self._bind(
+            destination,
+            lambda membership: KafkaConsumerBinding(
+                membership, in_batches(receiver, destination.binding, membership.group)
+            ),
+        )
+
+    async def bind_polled(self, destination: ConsumerDestination) -> KafkaPolledSource:
+        """As `bind_consumer`; messages wait to be asked for."""
+        if self._transactions is not None:
+            raise ConfigurationError(
+                f"binding {destination.binding!r} is polled, and its binder transactional: give it a binder without "
+                "transaction.transaction-id-prefix"
+            )
+        extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
+        return await self._bind(
+            destination,
+            lambda membership: KafkaPolledSource(membership, extended.poll_timeout.total_seconds()),
+        )
+
+    async def _bind(self, destination: ConsumerDestination, make: Callable[[Membership], M]) -> M:
+        extended = _own(destination.extended, KafkaConsumerProperties, destination.binding)
+        async with self._available(destination, "consumer"):
+            member = make(await self._membership(destination, extended))
+            await member.start()
+        self._members = [each for each in self._members if each.is_open] + [member]
+        return member
+
+    async def _membership(
+        self, destination: ConsumerDestination, extended: KafkaConsumerProperties
+    ) -> Membership:
+        is_own = destination.group is None or extended.broadcast
+        group = f"{destination.group or 'anonymous'}.{uuid4().hex}" if is_own else str(destination.group)
+        partitions = 0
+        if not extended.destination_is_pattern:
+            partitions = await self.topics.ensure(
+                destination.name,
+                destination.instance_count * destination.properties.concurrency,
+                extended.topic,
+                may_be_smaller=True,
+            )
+            self._used.add(destination.name)
+        client = ConsumerClient(self._clients.consumer_config(destination, extended, group))
+        destination.customize(client)
+        return Membership(
+            destination,
+            group,
+            client,
+            _subscription(destination, extended, client, partitions),
+            await self._letters(destination, extended),
+            partial(self._forget, group) if is_own else None,
+        )
+
+    async def _letters(
+        self, destination: ConsumerDestination, extended: KafkaConsumerProperties
+    ) -> DeadLetters:
+        topic = _letters_of(destination, extended)
+        if topic is None:
+            return Dropped(destination.binding)
+        producer = extended.dlq_producer_properties
+        place = f"the dead letters of binding {destination.binding!r}"
+        # How large a letter may be is the brokers' to say, and not a limit of the client's.
+        config = {"max_request_size": _ANY_SIZE, **self._clients.producer_config(place, producer)}
+        sender = Sender(partial(connect_producer, config), producer.close_timeout.total_seconds())
+
+        async def provision(letters: str, origin: str) -> int:
+            wanted = extended.dlq_partitions or await self.topics.partition_count(origin) or 1
+            return await self.topics.ensure(letters, wanted, producer.topic, may_be_smaller=True)
+
+        letters = DeadLetterTopic(destination.binding, topic, sender, provision)
+        if extended.enable_dlq:
+            await letters.make(destination.name)
+        return letters
+
+    async def _forget(self, group: str) -> None:
+        if self._topics is not None:
+            await self._topics.forget(group)
+
+    @asynccontextmanager
+    async def _available(
+        self, destination: ConsumerDestination | ProducerDestination, side: str
+    ) -> AsyncIterator[None]:
+        """Tell that the brokers are away, so that the binding is tried again; or what they refuse."""
+        binding = destination.binding
+        try:
+            yield
+        except RefusedError as refusal:
+            places = [f"{EXTENDED}.{at}.{side}" for at in (f"bindings[{binding}]", "default")]
+            own = [f"{place}{below}" for place in places for below in (".configuration", "")]
+            raise self._refused(refusal, *own, f"{PREFIX}.{side}-properties") from refusal
+        except KafkaError as error:
+            raise BinderUnavailable(
+                f"binding {binding!r} could not be bound to topic {destination.name!r}: {error!r}",
+                binder=self.name,
+                binding=binding,
+            ) from error
+
+
+def _subscription(
+    destination: ConsumerDestination,
+    extended: KafkaConsumerProperties,
+    client: ConsumerClient,
+    partitions: int,
+) -> Subscription:
+    assigned = None
+    if not extended.auto_rebalance_enabled:
+        index, count = destination.instance_index, destination.instance_count
+        assigned = tuple(number for number in range(partitions) if number % count == index)
+    interval = client.config.get("auto_commit_interval_ms", _COMMIT_INTERVAL_MS)
+    assert isinstance(interval, int)
+    return Subscription(
+        destination.name,
+        is_pattern=extended.destination_is_pattern,
+        partitions=assigned,
+        begins_now=client.config["auto_offset_reset"] == "latest",
+        resets=extended.reset_offsets,
+        commit_every=interval / 1000 if extended.ack_mode is AckMode.TIME else 0.0,
+    )
+
+
+def _letters_of(destination: ConsumerDestination, extended: KafkaConsumerProperties) -> str | None:
+    """The binding's dead-letter topic; None: what is rejected is lost."""
+    if destination.group is None or extended.broadcast or extended.enable_dlq is False:
+        return None
+    if extended.destination_is_pattern and extended.dlq_name is None:
+        return None
+    return extended.dlq_name or _dead_letter_topic(destination.name, destination.group)
+
+
+def _dead_letter_topic(destination: str, group: str) -> str:
+    return f"error.{destination}.{group}"
+
+
+def _check_topic(name: str) -> None:
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise ConfigurationError(
+            f"{name!r} is no topic Kafka can have: expected up to 249 letters, digits, '.', '_' and '-'",
+            key="destination",
+            value=name,
+        )
+
+
+def _check_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(
+            f"{pattern!r} is no regular expression: {error}", key="destination", value=pattern
+        ) from error
+
+
+def _own(extended: object, model: type[P], binding: str) -> P:
+    if isinstance(extended, model):
+        return extended
+    raise TypeError(f"binding {binding!r} was given {type(extended).__name__} instead of {model.__name__}")

@@ -1,0 +1,115 @@
+"""The settings of the Kafka binder itself, by the names of Spring's."""
+
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+from binders.kafka.client_config import Client, checked
+from binders.kafka.properties import ClientProducerProperties
+from streamkit.config.durations import Positive, Seconds
+from streamkit.config.support import Accepted, Rejected
+
+PREFIX: Final = "spring.cloud.stream.kafka.binder"
+
+
+def _of_clients(properties: dict[str, str]) -> dict[str, str]:
+    return checked(properties, *Client)
+
+
+def _of_consumers(properties: dict[str, str]) -> dict[str, str]:
+    return checked(properties, Client.CONSUMER)
+
+
+def _of_producers(properties: dict[str, str]) -> dict[str, str]:
+    return checked(properties, Client.PRODUCER)
+
+
+class TransactionProperties(BaseModel):
+    """`transaction.*`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    transaction_id_prefix: str | None = None
+    """What a listener sends and its message's offset are one transaction, and so is each message that is sent outside
+    of one. Every instance of the application needs a prefix of its own."""
+    producer: ClientProducerProperties = ClientProducerProperties()
+
+
+class MetricsProperties(BaseModel):
+    """`metrics.*`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    default_offset_lag_metrics_enabled: bool = True
+    """Whether metrics tell how far the inputs are behind."""
+    offset_lag_metrics_interval: Annotated[Seconds, Positive] | None = None
+    """How long that is true: brokers are asked no more often; by default whenever somebody looks."""
+
+
+class KafkaBinderProperties(BaseModel):
+    """`spring.cloud.stream.kafka.binder.*`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    brokers: tuple[str, ...] = ("localhost",)
+    """Where clients begin: `host` or `host:port`, several separated by commas."""
+    default_broker_port: int = Field(default=9092, ge=1, le=65535)
+    """The port of brokers that name none."""
+    configuration: Annotated[dict[str, str], AfterValidator(_of_clients)] = Field(default_factory=dict)
+    """Properties of every client, by their names in Kafka, such as `security.protocol`."""
+    consumer_properties: Annotated[dict[str, str], AfterValidator(_of_consumers)] = Field(
+        default_factory=dict
+    )
+    """Properties of every consumer; they win over `configuration`."""
+    producer_properties: Annotated[dict[str, str], AfterValidator(_of_producers)] = Field(
+        default_factory=dict
+    )
+    """Properties of every producer; they win over `configuration`."""
+    required_acks: str = "all"
+    """Which acknowledgments a send needs: `all`, `1`, or `0`, with which nothing is known of failures."""
+    auto_create_topics: bool = True
+    """Whether topics that do not exist are made; else a binding is not bound without its topic."""
+    auto_add_partitions: bool = False
+    """Whether topics get more partitions, where they have fewer than a binding asks for."""
+    min_partition_count: int = Field(default=1, ge=1)
+    """Partitions of topics that are made or enlarged, at least."""
+    replication_factor: int = Field(default=-1, ge=-1)
+    """Replicas of each partition of topics that are made; -1: the brokers' own default."""
+    health_timeout: Annotated[Seconds, Positive] = timedelta(seconds=60)
+    """How long brokers may take to answer before the binder is down."""
+    consider_down_when_any_partition_has_no_leader: bool = True
+    """Whether one partition without a leader, of any topic in use, makes the binder down."""
+    transaction: TransactionProperties = TransactionProperties()
+    metrics: MetricsProperties = MetricsProperties()
+
+    headers: Annotated[tuple[str, ...], Accepted("all headers travel as Kafka's own")] = ()
+    authorization_exception_retry_interval: Annotated[
+        Seconds | None, Accepted("whatever fails is tried again every second")
+    ] = None
+    certificate_store_directory: Annotated[str | None, Accepted("certificates are read where they are")] = (
+        None
+    )
+    enable_observation: Annotated[bool, Accepted("signals tell of every message")] = False
+    health_indicator_consumer_group: Annotated[str | None, Accepted("health needs no consumer")] = None
+    auto_alter_topics: Annotated[
+        bool, Rejected("change a topic's configuration with Kafka's own tools: remove it")
+    ] = False
+    header_mapper_bean_name: Annotated[str | None, Rejected("there is one mapping of headers: remove it")] = (
+        None
+    )
+    jaas: Annotated[
+        dict[str, str], Rejected("set configuration.sasl.mechanism and configuration.sasl.jaas.config")
+    ] = Field(default_factory=dict)
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """The brokers, each with its port."""
+        return [each if ":" in each else f"{each}:{self.default_broker_port}" for each in self.brokers]
+
+    @field_validator("required_acks")
+    @classmethod
+    def _acks(cls, value: str) -> str:
+        if value not in ("all", "-1", "0", "1"):
+            raise ValueError("expected all, 1 or 0")
+        return value

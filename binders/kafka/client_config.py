@@ -1,0 +1,323 @@
+"""Properties of Kafka's clients, by their names in Kafka, as the configuration of kafka-python's clients.
+
+    linger.ms, max.poll.records, …      the same names with underscores, as numbers where they are
+    sasl.jaas.config                    user and password out of the login module's options
+    ssl.truststore.location, …          files in PEM: `ssl_cafile`, `ssl_certfile`
+    partition.assignment.strategy       Java's classes, by kafka-python's of the same names
+
+A name that Java's client knows and kafka-python has nothing for has no effect, and a warning says so. Any other name is
+an error. This module imports nothing of kafka-python: settings are checked before a client is needed.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final, TypeAlias
+
+__all__ = ["Client", "checked", "translated"]
+
+log = logging.getLogger(__name__)
+
+Config: TypeAlias = dict[str, object]
+
+
+class Client(Enum):
+    """Whose properties they are."""
+
+    CONSUMER = "consumer"
+    PRODUCER = "producer"
+    ADMIN = "admin client"
+
+
+def _flag(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f"expected true or false, not {text!r}")
+    return text.strip().lower() == "true"
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"expected a whole number, not {text!r}") from None
+
+
+def _acks(text: str) -> int | str:
+    return "all" if text in ("all", "-1") else _number(text)
+
+
+def _compression(text: str) -> str | None:
+    return None if text == "none" else text
+
+
+Reader: TypeAlias = Callable[[str], object]
+
+# What clients of every kind know.
+_COMMON: Final[Mapping[str, Reader]] = {
+    "client.id": str,
+    "client.dns.lookup": str,
+    "connections.max.idle.ms": _number,
+    "metadata.max.age.ms": _number,
+    "receive.buffer.bytes": _number,
+    "reconnect.backoff.max.ms": _number,
+    "reconnect.backoff.ms": _number,
+    "request.timeout.ms": _number,
+    "retry.backoff.ms": _number,
+    "sasl.kerberos.service.name": str,
+    "sasl.mechanism": str,
+    "security.protocol": str,
+    "send.buffer.bytes": _number,
+    # kafka-python's own.
+    "bootstrap.timeout.ms": _number,
+    "max.in.flight.requests.per.connection": _number,
+    "proxy.url": str,
+    "receive.message.max.bytes": _number,
+    "sasl.kerberos.domain.name": str,
+    "sasl.plain.password": str,
+    "sasl.plain.username": str,
+    "ssl.cafile": str,
+    "ssl.certfile": str,
+    "ssl.check.hostname": _flag,
+    "ssl.ciphers": str,
+    "ssl.crlfile": str,
+    "ssl.keyfile": str,
+    "ssl.password": str,
+}
+_CONSUMER: Final[Mapping[str, Reader]] = {
+    "allow.auto.create.topics": _flag,
+    "auto.commit.interval.ms": _number,
+    "auto.offset.reset": str,
+    "check.crcs": _flag,
+    "client.rack": str,
+    "exclude.internal.topics": _flag,
+    "fetch.max.bytes": _number,
+    "fetch.max.wait.ms": _number,
+    "fetch.min.bytes": _number,
+    "group.instance.id": str,
+    "heartbeat.interval.ms": _number,
+    "isolation.level": str,
+    "max.partition.fetch.bytes": _number,
+    "max.poll.interval.ms": _number,
+    "max.poll.records": _number,
+    "session.timeout.ms": _number,
+}
+_PRODUCER: Final[Mapping[str, Reader]] = {
+    "acks": _acks,
+    "allow.auto.create.topics": _flag,
+    "batch.size": _number,
+    "compression.type": _compression,
+    "delivery.timeout.ms": _number,
+    "enable.idempotence": _flag,
+    "linger.ms": _number,
+    "max.block.ms": _number,
+    "max.request.size": _number,
+    "retries": _number,
+    "transaction.timeout.ms": _number,
+}
+_OWN: Final[Mapping[Client, Mapping[str, Reader]]] = {
+    Client.CONSUMER: _CONSUMER,
+    Client.PRODUCER: _PRODUCER,
+    Client.ADMIN: {},
+}
+
+# What becomes of something else: read by `_security` and `_assignors`.
+_TRANSLATED: Final = frozenset(
+    {
+        "sasl.jaas.config",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.key.password",
+        "ssl.keystore.password",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.cipher.suites",
+        "partition.assignment.strategy",
+    }
+)
+
+_CONVERTED: Final = "payloads are read and written by the binding's content type"
+_OF_THE_BINDER: Final = "the binder decides that"
+_UNKNOWN_HERE: Final = "kafka-python has nothing like it"
+# What Java's clients know, and why it has no effect here.
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "enable.auto.commit": "offsets follow the settlements of messages",
+    "group.id": "the binding's group is used",
+    "key.deserializer": _CONVERTED,
+    "value.deserializer": _CONVERTED,
+    "key.serializer": _CONVERTED,
+    "value.serializer": _CONVERTED,
+    "transactional.id": _OF_THE_BINDER,
+    "ssl.truststore.password": "files in PEM have none",
+} | dict.fromkeys(
+    (
+        "auto.include.jmx.reporter",
+        "buffer.memory",
+        "default.api.timeout.ms",
+        "enable.metrics.push",
+        "group.protocol",
+        "group.remote.assignor",
+        "interceptor.classes",
+        "metadata.max.idle.ms",
+        "metadata.recovery.strategy",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "retry.backoff.max.ms",
+        "sasl.client.callback.handler.class",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.login.callback.handler.class",
+        "sasl.login.class",
+        "security.providers",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "ssl.enabled.protocols",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    ),
+    _UNKNOWN_HERE,
+)
+
+_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
+_JAVA_ASSIGNORS: Final = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
+    """Return the properties, by their names in Kafka.
+
+    Args:
+        properties: What settings say.
+        clients: Whose they may be.
+
+    Raises:
+        ValueError: None of these has such a property, or the value is none.
+    """
+    named = {_kafka_name(name): value for name, value in properties.items()}
+    known = {**_COMMON, **{name: read for client in clients for name, read in _OWN[client].items()}}
+    for name, value in named.items():
+        if name in known:
+            _read(known[name], name, value)
+        elif name not in _TRANSLATED and name not in _WITHOUT_EFFECT:
+            near = get_close_matches(name, [*known, *_TRANSLATED, *_WITHOUT_EFFECT], n=1)
+            raise ValueError(
+                f"{name!r} is no property of Kafka's {' or '.join(client.value for client in clients)}"
+                + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+    _security(named)
+    _assignors(named)
+    return named
+
+
+def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config:
+    """Return the configuration of a client of kafka-python; a property that is another client's is left out.
+
+    Args:
+        client: Which client.
+        place: Whose it is, for warnings.
+        layers: Properties by their names in Kafka; later ones win.
+    """
+    merged: dict[str, str] = {}
+    for layer in layers:
+        merged |= {_kafka_name(name): value for name, value in layer.items()}
+    known = {**_COMMON, **_OWN[client]}
+    config: Config = {}
+    for name, value in merged.items():
+        if name in known:
+            config[_python_name(name)] = _read(known[name], name, value)
+        elif name in _WITHOUT_EFFECT:
+            log.warning("%s: property %s has no effect: %s", place, name, _WITHOUT_EFFECT[name])
+    config |= _security(merged)
+    if client is Client.CONSUMER and (assignors := _assignors(merged)):
+        config["partition_assignment_strategy"] = assignors
+    return config
+
+
+def _kafka_name(name: str) -> str:
+    """A name as Kafka writes it; kafka-python's own spelling is taken, too."""
+    return name.replace("_", ".").replace("-", ".")
+
+
+def _python_name(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _read(reader: Reader, name: str, value: str) -> object:
+    try:
+        return reader(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _security(properties: Mapping[str, str]) -> Config:
+    """What is spelled in another way here: certificates, users."""
+    config: Config = {}
+    for store, name in (("truststore", "ssl_cafile"), ("keystore", "ssl_certfile")):
+        location = properties.get(f"ssl.{store}.location")
+        if location is None:
+            continue
+        kind = properties.get(f"ssl.{store}.type", "")
+        if kind.upper() in ("JKS", "PKCS12") or location.lower().endswith((".jks", ".p12", ".pfx")):
+            raise ValueError(
+                f"ssl.{store}.location: {location!r} is a Java key store, which Python does not read: name a PEM file "
+                "(`openssl pkcs12 -nodes` makes one)"
+            )
+        config[name] = location.removeprefix("file:")
+    password = properties.get("ssl.key.password") or properties.get("ssl.keystore.password")
+    if password is not None:
+        config["ssl_password"] = password
+    algorithm = properties.get("ssl.endpoint.identification.algorithm")
+    if algorithm is not None:
+        config["ssl_check_hostname"] = bool(algorithm.strip())
+    if "ssl.cipher.suites" in properties:
+        config["ssl_ciphers"] = ":".join(_listed(properties["ssl.cipher.suites"]))
+    return config | _login(properties.get("sasl.jaas.config"))
+
+
+def _login(jaas: str | None) -> Config:
+    """User and password of a login module's options: `… required username="me" password="secret";`."""
+    if jaas is None:
+        return {}
+    options = dict(re.findall(r'(\w+)\s*=\s*"([^"]*)"', jaas))
+    if "username" in options and "password" in options:
+        return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}
+    if "Krb5LoginModule" in jaas:
+        service = options.get("serviceName")
+        return {} if service is None else {"sasl_kerberos_service_name": service}
+    raise ValueError('sasl.jaas.config: expected a login module with username="…" and password="…"')
+
+
+def _assignors(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """How the group's members share the partitions, by the names of the protocol."""
+    asked = _listed(properties.get("partition.assignment.strategy", ""))
+    names = tuple(_JAVA_ASSIGNORS.get(each.rpartition(".")[2], each) for each in asked)
+    for name in names:
+        if name not in _ASSIGNORS:
+            raise ValueError(
+                f"partition.assignment.strategy: {name!r} is none of {', '.join((*_JAVA_ASSIGNORS, *_ASSIGNORS))}"
+            )
+    if "cooperative-sticky" in names and len(names) > 1:
+        raise ValueError(
+            "partition.assignment.strategy: CooperativeStickyAssignor has to be the only one, since all members of the "
+            "group then give up only the partitions that move"
+        )
+    return names
+
+
+def _listed(text: str) -> Iterable[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]

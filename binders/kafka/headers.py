@@ -1,0 +1,205 @@
+"""Headers of a message, and the headers of its record in Kafka.
+
+    streamkit_key, kafka_messageKey     the record's key, as bytes
+    timestamp                           the record's timestamp
+    id                                  streamkit_id, as text: Spring's `id` is never carried
+    contentType, any other header       its own name: text in UTF-8, bytes as they are, anything else as JSON; the Java
+                                        class of what is not bytes in `spring_json_header_types`
+    kafka_receivedTopic, kafka_offset…  what the broker said, on received messages only
+
+That is what Spring's Kafka binder writes and reads (its `BinderHeaderMapper`), so that a Java application sees the
+headers a Python application set, and the other way round. What has no Java class is bytes, as it is there.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from streamkit.messaging import headers as portable
+from streamkit.messaging.headers import MessageHeaders
+from streamkit.messaging.java_headers import STRING, declared_types, from_json, java_type, to_json
+
+TOPIC: Final = "kafka_topic"
+MESSAGE_KEY: Final = "kafka_messageKey"
+RECEIVED_KEY: Final = "kafka_receivedMessageKey"
+RECEIVED_TOPIC: Final = "kafka_receivedTopic"
+RECEIVED_PARTITION: Final = "kafka_receivedPartitionId"
+RECEIVED_TIMESTAMP: Final = "kafka_receivedTimestamp"
+OFFSET: Final = "kafka_offset"
+TIMESTAMP_TYPE: Final = "kafka_timestampType"
+GROUP_ID: Final = "kafka_groupId"
+TIMESTAMP_TYPES: Final = {0: "CREATE_TIME", 1: "LOG_APPEND_TIME"}
+
+ID: Final = "streamkit_id"
+
+RecordHeaders: TypeAlias = list[tuple[str, bytes]]
+Record: TypeAlias = Any
+"""A `ConsumerRecord` of kafka-python, whose classes have no annotations."""
+
+# What Spring's mapper never writes: it is about the record, or about the receiver's own work with it.
+_NEVER: Final = frozenset(
+    {
+        TOPIC,
+        MESSAGE_KEY,
+        RECEIVED_KEY,
+        RECEIVED_TOPIC,
+        RECEIVED_PARTITION,
+        RECEIVED_TIMESTAMP,
+        OFFSET,
+        TIMESTAMP_TYPE,
+        GROUP_ID,
+        "kafka_acknowledgment",
+        "kafka_batchConvertedHeaders",
+        "kafka_consumer",
+        "kafka_data",
+        "kafka_deliveryAttempt",
+        "kafka_listenerInfo",
+        "kafka_nativeHeaders",
+        "kafka_partitionId",
+        "kafka_timestamp",
+    }
+)
+# What Spring writes as text without declaring it, and reads so.
+_UNDECLARED_TEXT: Final = frozenset(
+    {"b3", "traceparent", "X-B3-TraceId", "X-B3-SpanId", "X-B3-Sampled", "X-B3-Flags", "kafka_listenerInfo"}
+)
+# What a record has a place of its own for, and what is told anew by whoever sends.
+_LOCAL: Final = (
+    portable.STEERING
+    | _NEVER
+    | {
+        portable.ID,
+        portable.TIMESTAMP,
+        portable.KEY,
+        ID,
+        "nativeHeadersPresent",
+        "scst_nativeHeadersPresent",
+    }
+)
+
+
+class HeaderPatterns:
+    """Which headers travel: the first pattern that matches a name decides, `!` in front of it says no.
+
+    As in Spring `*` is the only wildcard, and upper and lower case are the same.
+    """
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._rules = [
+            (_any_case(pattern.removeprefix("!")), not pattern.startswith("!")) for pattern in patterns
+        ]
+
+    def __call__(self, name: str) -> bool:
+        """Whether the header of that name travels; without any pattern each does."""
+        if not self._rules:
+            return True
+        return next((travels for pattern, travels in self._rules if pattern.fullmatch(name)), False)
+
+
+def _any_case(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.IGNORECASE | re.DOTALL)
+
+
+def to_record(headers: MessageHeaders, travels: Callable[[str], bool]) -> RecordHeaders:
+    """The record's headers of an outgoing message: each one the receiver is to see.
+
+    Raises:
+        ValueError: A header cannot be written, because JSON has no form for it.
+    """
+    found: RecordHeaders = [(ID, headers.id.encode())]
+    types: dict[str, str] = {}
+    for name, value in headers.items():
+        if value is None or name in _LOCAL or not travels(name):
+            continue
+        if isinstance(value, bytes):
+            found.append((name, value))
+            continue
+        encoded, types[name] = _encoded(name, value)
+        found.append((name, encoded))
+    return with_types(found, types)
+
+
+def with_types(headers: RecordHeaders, types: Mapping[str, str]) -> RecordHeaders:
+    """The headers, with a header that tells these Java classes of them."""
+    if types:
+        headers.append((portable.JSON_HEADER_TYPES, msgspec.json.encode(types)))
+    return headers
+
+
+def _encoded(name: str, value: object) -> tuple[bytes, str]:
+    if name == portable.CONTENT_TYPE:
+        return str(value).encode(), STRING
+    # Text that begins with a quote is read as JSON, so it has to be.
+    if isinstance(value, str) and not value.startswith('"'):
+        return value.encode(), STRING
+    return to_json(name, value), java_type(value)
+
+
+def key_of(headers: MessageHeaders) -> bytes | None:
+    """The record's key: Spring's header wins over the portable one."""
+    key = headers.get(MESSAGE_KEY)
+    if key is None:
+        key = headers.get(portable.KEY)
+    if key is None or isinstance(key, bytes):
+        return key
+    if isinstance(key, (list, tuple)):
+        key = " ".join(map(str, key))
+    return str(key).encode()
+
+
+def from_record(record: Record, group: str | None) -> dict[str, object]:
+    """The headers of a received record: portable ones, the sender's, and what the broker said about it."""
+    headers = sent_headers(record.headers) if record.headers else {}
+    headers |= {
+        portable.PARTITION: record.partition,
+        portable.TIMESTAMP: record.timestamp,
+        RECEIVED_TOPIC: record.topic,
+        RECEIVED_PARTITION: record.partition,
+        RECEIVED_TIMESTAMP: record.timestamp,
+        TIMESTAMP_TYPE: TIMESTAMP_TYPES.get(record.timestamp_type, "NO_TIMESTAMP_TYPE"),
+        OFFSET: record.offset,
+    }
+    if group is not None:
+        headers[GROUP_ID] = group
+    if record.key is not None:
+        headers[RECEIVED_KEY] = record.key
+        headers[portable.KEY] = _text_or_bytes(record.key)
+    return headers
+
+
+def sent_headers(record_headers: Iterable[tuple[str, bytes | None]]) -> dict[str, object]:
+    """The headers a sender set; of several with one name the last counts."""
+    raw = dict(record_headers)
+    types = declared_types(raw.pop(portable.JSON_HEADER_TYPES, None) or b"{}")
+    headers: dict[str, object] = {}
+    for name, data in raw.items():
+        if data is None or name in portable.READ_ONLY:
+            continue
+        declared = types.get(name, STRING if name in _UNDECLARED_TEXT else None)
+        headers[name] = data if declared is None else _decoded(data, declared)
+    id_ = headers.pop(ID, None)
+    if isinstance(id_, bytes):
+        headers[portable.ID] = id_.decode(errors="replace")
+    content_type = headers.get(portable.CONTENT_TYPE)
+    if isinstance(content_type, bytes):
+        headers[portable.CONTENT_TYPE] = _decoded(content_type, STRING)
+    return headers
+
+
+def _decoded(data: bytes, declared: str) -> object:
+    """The value; what cannot be read stays bytes."""
+    try:
+        if declared == STRING and not data.startswith(b'"'):
+            return data.decode()
+        return from_json(data, declared)
+    except ValueError:
+        return data
+
+
+def _text_or_bytes(key: bytes) -> str | bytes:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return key

@@ -1,0 +1,139 @@
+"""A producer binding: messages of a channel, sent as records."""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from binders.kafka.headers import TOPIC, HeaderPatterns, key_of, to_record
+from binders.kafka.properties import KafkaProducerProperties
+from binders.kafka.sending import RecordMetadata, Sender
+from kafka.errors import KafkaError
+from streamkit.binder.binder import ProducerBinding, ProducerDestination
+from streamkit.errors import BinderError
+from streamkit.messaging import headers as portable
+from streamkit.messaging.message import NO_PAYLOAD, Message
+
+# Sends under way at once when the binding does not wait for answers; more wait for one to finish.
+ASYNC_WINDOW: Final = 1000
+
+
+class KafkaProducerBinding(ProducerBinding):
+    """One open way to a topic."""
+
+    def __init__(
+        self,
+        binder: str,
+        destination: ProducerDestination,
+        extended: KafkaProducerProperties,
+        sender: Sender,
+        partitions: int,
+    ) -> None:
+        """Make a binding.
+
+        Args:
+            binder: The binder's name, for errors.
+            destination: What it is bound to.
+            extended: Its own settings.
+            sender: Sends.
+            partitions: How many partitions the topic has.
+        """
+        self._unsent = partial(destination.unsent, binder)
+        self._binding = destination.binding
+        self._topic = destination.name
+        self._on_failure = destination.on_failure
+        self._travels = HeaderPatterns(extended.header_patterns)
+        self._uses_topic_header = extended.use_topic_header
+        self._waits = extended.sync
+        self._sender = sender
+        self._partitions = partitions
+        self._window = asyncio.Semaphore(ASYNC_WINDOW)
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic had when the binding was made."""
+        return self._partitions
+
+    async def start(self) -> None:
+        """Connect, and learn the topic's partitions.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        await self._sender.ready(self._topic)
+
+    async def send(self, message: Message[bytes]) -> None:
+        """Send `message`; returns when the broker has acknowledged it, unless the binding does not wait.
+
+        Raises:
+            BinderError: The broker refused it or could not be reached, or it cannot be written.
+        """
+        if self._waits:
+            await self._acknowledged(await self._handed_over(message))
+            return
+        await self._window.acquire()
+        try:
+            answer = await self._handed_over(message)
+        except BaseException:  # what is wrong with the message itself is told at once, to the sender
+            self._window.release()
+            raise
+        sending = asyncio.create_task(self._finish(message, answer))
+        self._under_way.add(sending)
+        sending.add_done_callback(self._under_way.discard)
+
+    async def _finish(self, message: Message[bytes], answer: "asyncio.Future[RecordMetadata]") -> None:
+        try:
+            await self._acknowledged(answer)
+        except BinderError as error:
+            await self._on_failure(message, error)
+        finally:
+            self._window.release()
+
+    async def _acknowledged(self, answer: "asyncio.Future[RecordMetadata]") -> None:
+        try:
+            await answer
+        except KafkaError as error:
+            raise self._unsent(error) from error
+
+    async def _handed_over(self, message: Message[bytes]) -> "asyncio.Future[RecordMetadata]":
+        """Hand a message to the producer."""
+        topic, record = self.record_of(message)
+        try:
+            return self._sender.begin(await self._sender.ready(topic), topic, **record)
+        except (KafkaError, ValueError, TypeError) as error:
+            raise self._unsent(error) from error
+
+    def record_of(self, message: Message[bytes]) -> tuple[str, dict[str, object]]:
+        """The topic a message goes to, and its record as kafka-python's producer takes it.
+
+        Raises:
+            BinderError: It cannot be written.
+        """
+        headers = message.headers
+        topic = self._topic
+        if self._uses_topic_header and (named := headers.get(TOPIC)):
+            topic = str(named)
+        try:
+            return topic, {
+                "value": None if message.payload is NO_PAYLOAD else message.payload,
+                "key": key_of(headers),
+                "headers": to_record(headers, self._travels),
+                "partition": self._partition(message),
+                "timestamp_ms": headers.timestamp,
+            }
+        except ValueError as error:
+            raise self._unsent(error) from error
+
+    def _partition(self, message: Message[bytes]) -> int | None:
+        chosen = message.headers.get(portable.PARTITION)
+        # A number beyond the topic's partitions wraps round, as on other binders.
+        return None if chosen is None else int(str(chosen)) % self._partitions
+
+    async def stop(self) -> None:
+        """Close; sends under way get `close-timeout`, and fail then. A second call does nothing."""
+        await self._sender.close()
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def __repr__(self) -> str:
+        return f"<KafkaProducerBinding {self._binding!r} to {self._topic!r}>"

@@ -1,0 +1,283 @@
+"""The settings of Kafka's bindings, by the names of Spring's Kafka binder, and what they mean in portable terms.
+
+A setting that says nothing more is honoured; `Accepted` ones mean nothing here and warn, `Rejected` ones stop the
+start and say why. Settings that Spring's binder does not have, such as `ordered`, are named as those of the in-memory
+binder.
+
+Where the defaults differ from Spring's: a send waits for the broker's acknowledgment, and what is rejected is kept in
+the group's dead-letter topic unless `enable-dlq=false` says that it may be lost.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from enum import Enum
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from binders.kafka.client_config import Client, checked
+from streamkit.binder.delivery import (
+    DEFAULT_DELAY_LEVELS,
+    Delivery,
+    ExtendedConsumerProperties,
+    ExtendedProducerProperties,
+    StartPosition,
+    TransactionTerms,
+)
+from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
+from streamkit.config.shape import Separator
+from streamkit.config.support import Accepted, Rejected
+from streamkit.errors import ExpressionError
+from streamkit.expression import compile_expression
+from streamkit.messaging.message import Message
+
+DEFAULT_BATCH_SIZE: Final = 500
+"""Kafka's `max.poll.records`."""
+
+_NO_BEANS: Final = "there are no Spring beans: "
+_TOPIC: Final = "use topic.* instead"
+_ALL_OF_IT: Final = "a letter has its record's key and headers"
+_BY_ITSELF: Final = "a letter is written by itself, after its transaction was aborted"
+_NOT_REACTIVE: Final = "there is one binder for functions of every kind"
+
+
+def _of_consumers(properties: dict[str, str]) -> dict[str, str]:
+    return checked(_without_brokers(properties), Client.CONSUMER)
+
+
+def _of_producers(properties: dict[str, str]) -> dict[str, str]:
+    return checked(_without_brokers(properties), Client.PRODUCER)
+
+
+def _without_brokers(properties: dict[str, str]) -> dict[str, str]:
+    if "bootstrap.servers" in properties:
+        raise ValueError(
+            "a binding uses its binder's brokers: configure a binder of its own under spring.cloud.stream.binders.*"
+        )
+    return properties
+
+
+def _compiled(source: str | None) -> str | None:
+    """Refuse what is no expression."""
+    if source is not None:
+        try:
+            compile_expression(source)
+        except ExpressionError as error:
+            raise ValueError(str(error)) from error
+    return source
+
+
+class AckMode(Enum):
+    """When offsets of messages that are settled are committed."""
+
+    RECORD = "RECORD"
+    """As soon as the consumer's thread can."""
+    BATCH = "BATCH"
+    """The same: what was settled between two polls is one commit."""
+    TIME = "TIME"
+    """Every `auto.commit.interval.ms` of the consumer's configuration, 5 seconds."""
+    MANUAL = "MANUAL"
+    """As BATCH: a listener that asks for an `Acknowledgment` settles by hand."""
+    MANUAL_IMMEDIATE = "MANUAL_IMMEDIATE"
+    """As MANUAL."""
+
+
+class StartOffset(Enum):
+    """Where a group begins that has no committed offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class CompressionType(Enum):
+    """How batches of messages are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class TopicProperties(BaseModel):
+    """`topic.*`: how a topic is made that does not exist."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    replication_factor: int | None = Field(default=None, ge=-1)
+    """Replicas of each partition; unset: the binder's."""
+    replicas_assignments: dict[int, list[int]] = Field(default_factory=dict)
+    """The brokers of each partition, in place of a number of partitions and replicas."""
+    properties: dict[str, str] = Field(default_factory=dict)
+    """The topic's own configuration, such as `retention.ms`."""
+
+
+class ClientProducerProperties(BaseModel):
+    """What every producer has: those of bindings, of dead letters and of transactions."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    buffer_size: int = Field(default=16384, ge=0)
+    """Bytes of one partition's messages that are sent together, at most."""
+    batch_timeout: Milliseconds = timedelta()
+    """How long messages wait for others to be sent with."""
+    compression_type: CompressionType = CompressionType.NONE
+    """How batches are compressed; all but gzip need their packages."""
+    close_timeout: Annotated[Seconds, Positive] = timedelta(seconds=30)
+    """How long closing waits for messages on their way."""
+    configuration: Annotated[dict[str, str], AfterValidator(_of_producers)] = Field(default_factory=dict)
+    """Properties of Kafka's producer, by their names there, such as `linger.ms`."""
+
+
+class LetterProducerProperties(ClientProducerProperties):
+    """`dlq-producer-properties.*`: a letter is its record, and its topic is the group's, so the rest has no effect."""
+
+    topic: TopicProperties = TopicProperties()
+
+    sync: Annotated[bool, Accepted("a letter is waited for")] = True
+    header_patterns: Annotated[tuple[str, ...], Accepted(_ALL_OF_IT)] = ()
+    message_key_expression: Annotated[str | None, Accepted(_ALL_OF_IT)] = None
+    use_topic_header: Annotated[bool, Accepted("dlq-name names the topic")] = False
+    send_timeout_expression: Annotated[
+        str | None, Accepted("a letter is tried again until it is written")
+    ] = None
+    record_metadata_channel: Annotated[str | None, Accepted("there are no results of sends")] = None
+    transaction_manager: Annotated[str | None, Accepted(_BY_ITSELF)] = None
+    allow_non_transactional: Annotated[bool, Accepted(_BY_ITSELF)] = False
+
+
+class KafkaProducerProperties(ExtendedProducerProperties, ClientProducerProperties):
+    """`spring.cloud.stream.kafka.bindings.<name>.producer.*` and `….kafka.default.producer.*`."""
+
+    sync: bool = True
+    """Whether a send waits for the broker's acknowledgment; false: at most 1000 are on their way at once, and failures
+    go to the error channel."""
+    header_patterns: tuple[str, ...] = ()
+    """`!secret*,*`: which headers travel, in any case; the first pattern that matches decides. Unset: all."""
+    message_key_expression: Annotated[str | None, AfterValidator(_compiled)] = None
+    """`payload.customer`, `headers['customer']`: the key of a message, of the message as it is sent."""
+    use_topic_header: bool = False
+    """A header `kafka_topic` names the topic in place of the destination."""
+    topic: TopicProperties = TopicProperties()
+
+    transactional: bool = False
+    """Messages are sent in local transactions that a checker answers for, as on RocketMQ: asked for, it is refused."""
+    group: str | None = None
+    """The producer group of such transactions."""
+
+    send_timeout_expression: Annotated[
+        str | None, Rejected("set configuration.delivery.timeout.ms, a number of milliseconds")
+    ] = None
+    record_metadata_channel: Annotated[
+        str | None, Rejected("there are no results of sends: the sender hears of failures only")
+    ] = None
+    transaction_manager: Annotated[
+        str | None, Rejected(_NO_BEANS + "set binder.transaction.transaction-id-prefix")
+    ] = None
+    allow_non_transactional: bool = False
+    """In a transactional binder: what is sent outside of a listener's transaction needs none of its own."""
+    admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
+
+    @property
+    def message_key(self) -> Callable[[Message[object]], object] | None:
+        """`message-key-expression`."""
+        source = self.message_key_expression
+        return None if source is None else compile_expression(source)
+
+    def transaction(self) -> TransactionTerms | None:
+        """What these settings mean in portable terms."""
+        return TransactionTerms(self.group, None, ("transactional",)) if self.transactional else None
+
+
+class KafkaConsumerProperties(ExtendedConsumerProperties):
+    """`spring.cloud.stream.kafka.bindings.<name>.consumer.*` and `….kafka.default.consumer.*`."""
+
+    ordered: bool = True
+    """One call at a time per partition, a failing message holds back those behind it; false: as many as `concurrency`
+    allows, and the committed offset is the smallest that is not settled."""
+    broadcast: bool = False
+    """Every instance receives every message that is sent while it runs; nothing is redelivered."""
+    max_reconsume_times: int = Field(default=0, ge=-1)
+    """Redeliveries before the dead letter; -1: without bound when ordered, else 16."""
+    redelivery_level: int = Field(default=0, ge=-1)
+    """Not ordered: 0 takes entry 3 + redeliveries so far of `redelivery-delays`, n entry n each time, -1 gives up."""
+    redelivery_delays: Annotated[tuple[Seconds, ...], Separator(" ")] = tuple(DEFAULT_DELAY_LEVELS)
+    """Not ordered: the table of pauses before a message is delivered again."""
+    suspend: Milliseconds = timedelta(seconds=1)
+    """Ordered: the pause before a failed message is delivered again."""
+    consume_timeout: Annotated[Minutes, Positive] = timedelta(minutes=15)
+    """A message not settled by then is given back."""
+    tags: str | None = None
+    """`a||b`, only messages with one of these tags: asked for, it is refused."""
+    sql: str | None = None
+    """Only messages whose headers match: asked for, it is refused."""
+    batch_size: int | None = Field(default=None, ge=1)
+    """In batch mode: messages handed over at once, at most; unset: `configuration.max.poll.records`, else 500."""
+
+    start_offset: StartOffset | None = None
+    """Where a group begins that has no committed offset; unset: earliest, and latest for an anonymous one."""
+    reset_offsets: bool = False
+    """Begin at `start-offset` at every start, whatever was committed."""
+    ack_mode: AckMode = AckMode.BATCH
+    """When offsets are committed."""
+    enable_dlq: bool | None = None
+    """True: the dead-letter topic is made at the start; false: what is rejected is logged and lost; unset: it is made
+    when it is needed. An anonymous group has none."""
+    dlq_name: str | None = None
+    """The dead-letter topic; unset: `error.<destination>.<group>`."""
+    dlq_partitions: int | None = Field(default=None, ge=1)
+    """Its partitions; unset: as many as the destination has. A letter goes to its message's partition, modulo these."""
+    dlq_producer_properties: LetterProducerProperties = LetterProducerProperties()
+    """The settings of the producer of dead letters, and of their topic."""
+    auto_rebalance_enabled: bool = True
+    """False: the instance with index i takes every partition p with p % instance-count = i."""
+    destination_is_pattern: bool = False
+    """The destination is a regular expression; topics that match are found while the application runs."""
+    poll_timeout: Annotated[Milliseconds, Positive] = timedelta(seconds=5)
+    """How long a poll of a polled consumer waits for a message."""
+    configuration: Annotated[dict[str, str], AfterValidator(_of_consumers)] = Field(default_factory=dict)
+    """Properties of Kafka's consumer, by their names there, such as `max.poll.records`."""
+    topic: TopicProperties = TopicProperties()
+
+    auto_commit_offset: Annotated[
+        bool, Accepted("a listener that asks for an Acknowledgment settles by hand")
+    ] = True
+    ack_each_record: Annotated[bool, Accepted("what is settled is committed at once")] = False
+    auto_commit_on_error: Annotated[
+        bool | None, Accepted("what fails is rejected; raise Requeue to have it again")
+    ] = None
+    trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
+    standard_headers: Annotated[str | None, Accepted("id and timestamp are always there")] = None
+    idle_event_interval: Annotated[Milliseconds | None, Accepted("there are no idle events")] = None
+    tx_commit_recovered: Annotated[
+        bool, Rejected("a rejected message is always done: remove it", only=(False,))
+    ] = True
+    converter_bean_name: Annotated[
+        str | None, Rejected(_NO_BEANS + "give StreamApplication a message converter")
+    ] = None
+    transaction_manager: Annotated[
+        str | None, Rejected(_NO_BEANS + "set binder.transaction.transaction-id-prefix")
+    ] = None
+    common_error_handler_bean_name: Annotated[
+        str | None, Rejected(_NO_BEANS + "name a function with error-handler-definition")
+    ] = None
+    reactive_auto_commit: Annotated[bool, Accepted(_NOT_REACTIVE)] = False
+    reactive_at_most_once: Annotated[bool, Rejected(_NOT_REACTIVE + ", at least once")] = False
+    admin: Annotated[dict[str, str], Rejected(_TOPIC)] = Field(default_factory=dict)
+
+    def delivery(self) -> Delivery:
+        """What these settings mean in portable terms."""
+        most = self.batch_size or int(self.configuration.get("max.poll.records", DEFAULT_BATCH_SIZE))
+        return Delivery(
+            ordered=self.ordered,
+            broadcast=self.broadcast,
+            max_reconsume_times=self.max_reconsume_times,
+            redelivery_level=self.redelivery_level,
+            suspend=self.suspend,
+            consume_timeout=self.consume_timeout,
+            tags=self.tags,
+            sql=self.sql,
+            start=StartPosition.LATEST if self.start_offset is StartOffset.LATEST else StartPosition.EARLIEST,
+            batch_size=most,
+            delay_levels=self.redelivery_delays,
+        )

@@ -1,0 +1,172 @@
+"""Topics and groups at the brokers: what a binding needs is looked up, made, enlarged or refused."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
+from binders.kafka.clients import Admin
+from binders.kafka.properties import TopicProperties
+from kafka import TopicPartition
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+from streamkit.errors import BinderError
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+_NO_ERROR: Final = 0
+_UNKNOWN_TOPIC: Final = 3
+_NO_LEADER: Final = -1
+
+
+class Topics:
+    """The brokers' topics and groups, through one admin client, which blocks and is called on threads."""
+
+    def __init__(self, admin: Admin, settings: KafkaBinderProperties) -> None:
+        self._admin = admin
+        self._settings = settings
+
+    @classmethod
+    async def connected(cls, connect: Callable[[], Admin], settings: KafkaBinderProperties) -> Self:
+        """Make them with a client that `connect` makes on a thread; cancelled, it stays until that one is closed.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        connecting = asyncio.create_task(asyncio.to_thread(connect))
+        try:
+            return cls(await asyncio.shield(connecting), settings)
+        except asyncio.CancelledError:
+            await asyncio.wait([connecting])
+            if connecting.exception() is None:
+                await cls(connecting.result(), settings).close()
+            raise
+
+    async def call(self, method: Callable[..., R], *arguments: object, **named: object) -> R:
+        """Call a method of the admin client on a thread.
+
+        Raises:
+            KafkaError: It failed.
+        """
+        return await asyncio.to_thread(method, *arguments, **named)
+
+    async def ensure(
+        self, topic: str, partitions: int, properties: TopicProperties, *, may_be_smaller: bool = False
+    ) -> int:
+        """Return how many partitions the topic has, once it is there with as many as are needed.
+
+        Args:
+            topic: The topic.
+            partitions: How many partitions it needs; where it is made or enlarged, at least `min-partition-count`.
+            properties: How it is made.
+            may_be_smaller: Whether it will do with fewer.
+
+        Raises:
+            BinderError: It does not exist, or has too few partitions, and settings do not let it be changed.
+            KafkaError: The brokers are away, or refuse.
+        """
+        wanted = max(partitions, self._settings.min_partition_count)
+        found = await self.partition_count(topic)
+        if found is None:
+            return await self._create(topic, wanted, properties)
+        if self._settings.auto_add_partitions and found < wanted:
+            await self.call(self._admin.create_partitions, {topic: wanted})
+            await self.call(self._admin.wait_for_topics, [topic])
+            return wanted
+        if found >= partitions:
+            return found
+        if not may_be_smaller:
+            raise BinderError(
+                f"topic {topic!r} has {found} partitions and {partitions} are asked for: set "
+                f"{PREFIX}.auto-add-partitions=true, "
+                "add them with Kafka's own tools, or ask for fewer"
+            )
+        log.warning(
+            "Topic %r has %d partitions, and %d calls at once are asked for: some will have nothing to do",
+            topic,
+            found,
+            partitions,
+        )
+        return found
+
+    async def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has; None: it does not exist."""
+        described = await self._described([topic])
+        error = described[0]["error_code"]
+        if error == _UNKNOWN_TOPIC:
+            return None
+        if error != _NO_ERROR:
+            raise BinderError(f"topic {topic!r} cannot be looked at: Kafka's error code {error}")
+        return len(described[0]["partitions"])
+
+    async def _described(self, topics: Sequence[str]) -> list[dict[str, Any]]:
+        return await self.call(self._admin.describe_topics, list(topics))
+
+    async def without_leader(self, topics: Sequence[str]) -> list[str]:
+        """The partitions of these topics that nobody leads, as `topic-number`."""
+        if not topics:
+            return []
+        return [
+            f"{topic['name']}-{partition['partition_index']}"
+            for topic in await self._described(topics)
+            for partition in topic["partitions"]
+            if partition["leader_id"] == _NO_LEADER
+        ]
+
+    async def _create(self, topic: str, partitions: int, properties: TopicProperties) -> int:
+        if not self._settings.auto_create_topics:
+            raise BinderError(
+                f"topic {topic!r} does not exist and {PREFIX}.auto-create-topics=false: create it with Kafka's tools "
+                f"(kafka-topics.sh --create --topic {topic})"
+            )
+        asked: dict[str, object] = {"configs": dict(properties.properties)}
+        if properties.replicas_assignments:
+            partitions = len(properties.replicas_assignments)
+            asked["assignments"] = dict(properties.replicas_assignments)
+        else:
+            replicas = properties.replication_factor
+            asked["num_partitions"] = partitions
+            asked["replication_factor"] = self._settings.replication_factor if replicas is None else replicas
+        try:
+            await self.call(self._admin.create_topics, {topic: asked})
+        except TopicAlreadyExistsError:
+            log.debug("Topic %r was made by somebody else just now", topic)
+        await self.call(self._admin.wait_for_topics, [topic])
+        return await self.partition_count(topic) or partitions
+
+    async def forget(self, group: str) -> None:
+        """Remove a group that has no members any more; nobody can join it again."""
+        try:
+            answers = await self.call(self._admin.delete_groups, [group])
+            if answers.get(group) != "OK":
+                log.debug("Group %s was not removed: %s", group, answers.get(group))
+        except KafkaError as error:
+            log.info("Group %s stays at the brokers until its offsets expire: %r", group, error)
+
+    async def brokers(self) -> list[str]:
+        """The addresses of the brokers that are there.
+
+        Raises:
+            KafkaError: None answers.
+        """
+        cluster = await self.call(self._admin.describe_cluster)
+        return sorted(f"{each['host']}:{each['port']}" for each in cluster["brokers"])
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the partitions end now: the offsets that their next messages will have.
+
+        Raises:
+            KafkaError: The brokers are away, or refuse.
+        """
+        asked = dict.fromkeys(partitions, OffsetSpec.LATEST)
+        if not asked:
+            return {}
+        found = await self.call(self._admin.list_partition_offsets, asked)
+        return {partition: each.offset for partition, each in found.items()}
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await asyncio.to_thread(self._admin.close)

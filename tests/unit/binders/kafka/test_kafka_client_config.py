@@ -1,0 +1,105 @@
+"""Properties by their names in Kafka, as kafka-python's configuration."""
+
+import logging
+
+import pytest
+
+from binders.kafka.client_config import Client, checked, translated
+
+PEM = {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "PEM"}
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="secret";'
+
+
+def test_names_are_kafka_pythons_and_values_have_their_types() -> None:
+    """Numbers, flags and texts; kafka-python's own spelling is taken, too."""
+    properties = {"max.poll.records": "10", "check.crcs": "false", "isolation.level": "read_committed"}
+    assert translated(Client.CONSUMER, "here", properties, {"fetch_min_bytes": "5"}) == {
+        "max_poll_records": 10,
+        "check_crcs": False,
+        "isolation_level": "read_committed",
+        "fetch_min_bytes": 5,
+    }
+
+
+def test_later_layers_win() -> None:
+    """The binding's properties are stronger than the binder's."""
+    assert translated(Client.PRODUCER, "here", {"acks": "all"}, {"acks": "1"}) == {"acks": 1}
+
+
+def test_another_clients_properties_are_left_out() -> None:
+    """What stands for all clients is given to those that know it."""
+    both = {"linger.ms": "5", "max.poll.records": "10", "client.id": "shop"}
+    assert translated(Client.CONSUMER, "here", both) == {"max_poll_records": 10, "client_id": "shop"}
+    assert translated(Client.PRODUCER, "here", both) == {"linger_ms": 5, "client_id": "shop"}
+    assert translated(Client.ADMIN, "here", both) == {"client_id": "shop"}
+
+
+def test_users_come_out_of_the_login_module() -> None:
+    """As Java's clients are told them."""
+    properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
+    assert translated(Client.ADMIN, "here", properties) == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "secret",
+    }
+
+
+def test_certificates_are_files_in_pem() -> None:
+    """Trust store and key store are what kafka-python calls the files of the authority and of the client."""
+    properties = PEM | {
+        "ssl.keystore.location": "file:/me.pem",
+        "ssl.key.password": "secret",
+        "ssl.endpoint.identification.algorithm": "",
+        "ssl.cipher.suites": "A,B",
+    }
+    assert translated(Client.ADMIN, "here", properties) == {
+        "ssl_cafile": "/ca.pem",
+        "ssl_certfile": "/me.pem",
+        "ssl_password": "secret",
+        "ssl_check_hostname": False,
+        "ssl_ciphers": "A:B",
+    }
+
+
+def test_javas_assignors_are_known() -> None:
+    """By their classes, or by their names in the protocol."""
+    name = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+    config = translated(Client.CONSUMER, "here", {"partition.assignment.strategy": name})
+    assert config == {"partition_assignment_strategy": ("cooperative-sticky",)}
+    several = {"partition.assignment.strategy": "range, org.apache.kafka.clients.consumer.RoundRobinAssignor"}
+    assert translated(Client.CONSUMER, "here", several) == {
+        "partition_assignment_strategy": ("range", "roundrobin")
+    }
+
+
+def test_what_has_no_effect_here_warns(caplog: pytest.LogCaptureFixture) -> None:
+    """A name Java's clients know is no error; the warning says whose it is and why it does nothing."""
+    with caplog.at_level(logging.WARNING):
+        assert translated(Client.CONSUMER, "binding 'in'", {"enable.auto.commit": "true"}) == {}
+    (told,) = caplog.messages
+    assert told == (
+        "binding 'in': property enable.auto.commit has no effect: offsets follow the settlements of messages"
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"max.poll.record": "10"}, "did you mean 'max.poll.records'"),
+        ({"max.poll.records": "many"}, "max.poll.records: expected a whole number, not 'many'"),
+        ({"check.crcs": "yes"}, "check.crcs: expected true or false, not 'yes'"),
+        ({"linger.ms": "5"}, "'linger.ms' is no property of Kafka's consumer"),
+        ({"sasl.jaas.config": "nonsense"}, "expected a login module"),
+        ({"ssl.truststore.location": "/trust.jks"}, "is a Java key store"),
+        ({"partition.assignment.strategy": "Fair"}, "'Fair' is none of RangeAssignor"),
+        (
+            {"partition.assignment.strategy": "RangeAssignor, CooperativeStickyAssignor"},
+            "has to be the only one",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_connects(properties: dict[str, str], told: str) -> None:
+    """An unknown name with the nearest one, a value with what was expected."""
+    with pytest.raises(ValueError, match=told):
+        checked(properties, Client.CONSUMER)

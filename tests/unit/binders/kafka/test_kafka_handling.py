@@ -1,0 +1,105 @@
+"""Drivers: whatever a call or its settlement comes to, a partition goes on."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
+from kafka import TopicPartition
+
+from binders.kafka.dead_letter import DeadLetters
+from binders.kafka.handling import ConcurrentDriver, Driver, OrderedDriver, Work
+from binders.kafka.headers import Record
+from binders.kafka.partition import AssignedPartition, Delivery
+from streamkit.binder.binder import ConsumerDestination
+from streamkit.binder.delivery import Delivery as DeliveryTerms
+from streamkit.binder.delivery import ExtendedConsumerProperties
+from streamkit.binder.permits import Permits
+from streamkit.binder.settlement import ACCEPT, RejectMessage, Retry, Settlement
+from streamkit.config.settings import ConsumerProperties
+from streamkit.testing.virtual_time import VirtualTime
+
+KEY = TopicPartition("orders", 0)
+COUNT = 4
+REJECTED = RejectMessage("not for us")
+
+
+class Letters(DeadLetters):
+    """Fail."""
+
+    async def keep(self, record: Record, rejected: RejectMessage) -> None:
+        raise RuntimeError("odd")
+
+
+class Receiver:
+    """Answers its first call so, and accepts whatever comes later.
+
+    Attributes:
+        calls: The offsets of each call.
+    """
+
+    def __init__(self, first: Sequence[Settlement] | Exception) -> None:
+        self.calls: list[list[int]] = []
+        self._first = first
+
+    async def hand(self, deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+        self.calls.append([delivery.record.offset for delivery in deliveries])
+        if len(self.calls) > 1:
+            return [ACCEPT] * len(deliveries)
+        if isinstance(self._first, Exception):
+            raise self._first
+        return self._first
+
+
+def partition_after(kind: type[Driver], receiver: Receiver, letters: Letters) -> AssignedPartition:
+    """A partition with messages, when all that follows from them has happened."""
+    partition = AssignedPartition(KEY)
+
+    async def main() -> None:
+        destination = ConsumerDestination(
+            "orders",
+            "kitchen",
+            "in",
+            ConsumerProperties(),
+            ExtendedConsumerProperties(),
+            DeliveryTerms(),
+            Permits(1),
+        )
+        driver = kind(Work(destination, receiver.hand, 2, letters, lambda settled: None))
+        partition.begin(0)
+        partition.take([SimpleNamespace(topic="orders", partition=0, offset=n) for n in range(COUNT)])
+        driver.wake(partition)
+        await asyncio.sleep(3600)
+        driver.interrupt()
+        await driver.finish(1)
+
+    with VirtualTime() as time:
+        time.run(main())
+    return partition
+
+
+@pytest.mark.parametrize("kind", [OrderedDriver, ConcurrentDriver])
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        (RuntimeError("odd"), [0, 1]),
+        ([ACCEPT], [0, 1]),
+        ([Retry(timedelta(seconds=1)), REJECTED], [0, 1]),
+        ([REJECTED, Retry(timedelta(seconds=1))], [0, 1]),
+    ],
+    ids=["the call", "too few settlements", "the last letter", "the first letter"],
+)
+def test_a_partition_goes_on_whatever_fails(
+    kind: type[Driver],
+    first: Sequence[Settlement] | Exception,
+    again: list[int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is logged, and what it failed for comes again; in order, before what follows."""
+    receiver = Receiver(first)
+    partition = partition_after(kind, receiver, Letters())
+    assert partition.position == COUNT
+    assert any(record.levelname == "ERROR" and "retried" in record.message for record in caplog.records)
+    if kind is OrderedDriver:
+        assert receiver.calls[1] == again

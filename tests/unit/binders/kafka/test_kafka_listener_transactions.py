@@ -1,0 +1,91 @@
+"""Transactions around a listener's calls: what fails is retried, and what another member has counts no more."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import pytest
+from kafka import OffsetAndMetadata, TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from binders.kafka.partition import AssignedPartition, Delivery
+from binders.kafka.sending import Sender
+from binders.kafka.transactions import Transactions
+from streamkit.binder.settlement import ACCEPT, Retry, Settlement
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError("away"), RuntimeError("odd")])
+def test_a_message_whose_transaction_cannot_begin_is_retried(error: Exception) -> None:
+    """Whatever failed: its partition must not stop."""
+
+    def connect() -> object:
+        raise error
+
+    async def hand(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+        return [ACCEPT for _ in deliveries]
+
+    async def main() -> Sequence[Settlement]:
+        transactions = Transactions(lambda number: Sender(connect, 1.0))
+        delivery = Delivery(AssignedPartition(TopicPartition("orders", 0)), None)
+        settled = await transactions.around(hand, "in", lambda: None)([delivery])
+        await transactions.close()
+        return settled
+
+    assert asyncio.run(main()) == [Retry(None, error)]
+
+
+class Producer:
+    """Notes which offsets are committed, and by which membership."""
+
+    def __init__(self) -> None:
+        self.committed: list[tuple[dict[TopicPartition, int], object]] = []
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], membership: object
+    ) -> None:
+        self.committed.append(({key: each.offset for key, each in offsets.items()}, membership))
+
+    def commit_transaction(self) -> None:
+        pass
+
+    def close(self, timeout: float) -> None:
+        pass
+
+
+def handled_in_transaction() -> tuple[AssignedPartition, Producer]:
+    """A partition and the producer, after one message whose call outlasted a rebalance."""
+    partition, producer = AssignedPartition(TopicPartition("orders", 0)), Producer()
+    generation = 5
+
+    async def hand(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
+        nonlocal generation
+        generation = 6
+        return [ACCEPT for _ in deliveries]
+
+    async def main() -> None:
+        transactions = Transactions(lambda number: Sender(lambda: producer, 1.0))
+        partition.begin(7)
+        partition.take([SimpleNamespace(offset=7)])
+        settled = await transactions.around(hand, "in", lambda: generation)([partition.waiting.popleft()])
+        assert settled == [ACCEPT]
+        partition.settle(7)
+        await transactions.close()
+
+    asyncio.run(main())
+    return partition, producer
+
+
+def test_an_offset_is_committed_by_the_membership_that_its_call_began_with() -> None:
+    """By a later one brokers would take it though the partition, and the message, are another member's by then."""
+    partition, producer = handled_in_transaction()
+    assert producer.committed == [({partition.key: 8}, 5)]
+
+
+def test_what_a_transaction_has_committed_is_not_committed_once_more() -> None:
+    """Late, that would take back what the next one commits."""
+    partition, _ = handled_in_transaction()
+    assert partition.position == 8
+    assert not partition.is_due

@@ -1,0 +1,364 @@
+"""Fetches are read to their end, whatever bytes they bring; on a real Kafka: `test_kafka_foreign_records`."""
+
+import gzip
+import struct
+import tracemalloc
+import zlib
+from bisect import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from kafka import TopicPartition, codec
+from kafka.errors import UnsupportedCodecError
+from kafka.protocol.consumer import IsolationLevel
+from kafka.record import MemoryRecords
+
+from binders.kafka.batches import LIMIT
+from binders.kafka.handling import to_framework
+from binders.kafka.partition import AssignedPartition, Delivery
+from binders.kafka.records import Unreadable, read_all
+from streamkit import Message
+from tests.peer.raw_kafka import HEADER, RawRecord, batch, records, with_sum
+
+KEY = TopicPartition("orders", 0)
+GZIP, SNAPPY, LZ4, ZSTD, TRANSACTIONAL, CONTROL = 1, 2, 3, 4, 0x10, 0x20
+ABORT = RawRecord(b"\0\0\0\0\0\0", b"\0\0\0\0")
+LENGTH_AT, FORMAT_AT, CRC_AT, LAST_AT = 8, 16, 17, 23
+
+
+def of(offset: int, *values: bytes, **more: int) -> bytes:
+    """A batch of records with these values that begins at an offset."""
+    return batch(records(*map(RawRecord, values)), len(values), offset=offset, **more)
+
+
+@dataclass
+class Reader:
+    """Reads a partition as a consumer does: fetch after fetch, each from where the last one ended.
+
+    Attributes:
+        position: The offset of the next record.
+        found: What was read: values, by offset.
+    """
+
+    end: int
+    position: int = 0
+    found: dict[int, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._fetcher = SimpleNamespace()
+        read_all(self._fetcher, lambda key: self.end)
+
+    def fetched(self, data: bytes, **settings: object) -> Any:
+        """What one fetch brings."""
+        return self._fetcher.PartitionRecords(self.position, KEY, MemoryRecords(data), **settings)
+
+    def fetch(self, data: bytes, **settings: object) -> None:
+        """Read it."""
+        fetched = self.fetched(data, **settings)
+        while fetched:
+            for record in fetched.take(2):
+                assert record.offset >= self.position
+                self.found[record.offset] = record.value
+            self.position = fetched.next_fetch_offset
+
+
+def read(*batches: bytes, end: int, fetches: int = 1, **settings: object) -> Reader:
+    """A reader that has fetched the same so many times."""
+    reader = Reader(end)
+    for _ in range(fetches):
+        reader.fetch(b"".join(batches), **settings)
+    return reader
+
+
+def values(reader: Reader) -> list[bytes]:
+    """What was read, without what is unreadable."""
+    return [value for _, value in sorted(reader.found.items()) if not isinstance(value, Unreadable)]
+
+
+def test_a_damaged_batch_that_comes_whole_the_second_time_is_read() -> None:
+    """It had gone bad on its way: nothing is passed before it was fetched once more."""
+    good = of(0, b"a") + of(1, b"b") + of(2, b"c")
+    reader = Reader(3)
+    reader.fetch(good.replace(b"\x02b", b"\x02!", 1))
+    assert (values(reader), reader.position) == ([b"a"], 1)
+    reader.fetch(good)
+    assert values(reader) == [b"a", b"b", b"c"]
+
+
+def test_a_damaged_batch_that_stays_so_is_one_record_with_its_bytes() -> None:
+    """At its last offset, so that nobody begins within it."""
+    damaged = of(1, b"b1", b"b2").replace(b"b1", b"!1")
+    reader = read(of(0, b"a"), damaged, of(3, b"c"), end=4, fetches=2)
+    assert reader.found == {0: b"a", 2: damaged, 3: b"c"}
+    unreadable = reader.found[2]
+    assert isinstance(unreadable, Unreadable)
+    assert str(unreadable.error).startswith("the batch at orders-0, offset 1, cannot be read")
+
+
+@pytest.mark.parametrize("last", [2**31 - 1, -5])
+def test_a_damaged_batch_does_not_say_how_far_it_goes(last: int) -> None:
+    """Neither beyond the partition's end, from where a consumer would begin anew, nor back."""
+    damaged = of(0, b"a")
+    damaged = damaged[:LAST_AT] + struct.pack(">i", last) + damaged[LAST_AT + 4 :]
+    reader = read(damaged, end=1, fetches=2)
+    assert reader.found == {0: damaged}
+    assert reader.position == 1
+
+
+def test_what_was_read_of_a_batch_before_it_ends_in_nothing_is_kept() -> None:
+    """Its other records are one, with the bytes of all of it."""
+    cut = batch(records(RawRecord(b"a")) + b"\x7f\0", 3)
+    reader = read(cut, of(3, b"d"), end=4)
+    assert reader.found == {0: b"a", 2: cut, 3: b"d"}
+
+
+def test_something_behind_the_last_record_loses_none() -> None:
+    """All the records were there."""
+    reader = read(batch(records(RawRecord(b"a")) + b"more", 1), of(1, b"b"), end=2)
+    assert reader.found == {0: b"a", 1: b"b"}
+
+
+def test_a_missing_library_passes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The messages are good, and come when it is installed; the error says which."""
+    monkeypatch.setattr(codec, "snappy", None)
+    data = of(0, b"a") + batch(b"snappy", 1, offset=1, attributes=SNAPPY)
+    reader = read(data, end=2)
+    with pytest.raises(
+        UnsupportedCodecError, match=r"orders-0, offset 1, .* needs python-snappy: install it"
+    ):
+        reader.fetch(data)
+    assert (reader.found, reader.position) == ({0: b"a"}, 1)
+
+
+@pytest.mark.slow
+def test_a_batch_that_grows_beyond_all_bounds_is_not_read() -> None:
+    """A few kilobytes may become any size, which would end the process."""
+    packer = zlib.compressobj(1, wbits=31)
+    zeros = bytes(1 << 20)
+    packed = b"".join(packer.compress(zeros) for _ in range((LIMIT >> 20) + 1)) + packer.flush()
+    reader = read(batch(packed, 1, attributes=GZIP), of(1, b"b"), end=2)
+    assert isinstance(reader.found[0], Unreadable)
+    assert "more than" in str(reader.found[0].error)
+    assert reader.found[1] == b"b"
+
+
+@pytest.mark.parametrize("marker", [b"", records(RawRecord(b"", b"\0"))], ids=["emptied", "unreadable"])
+def test_a_marker_that_cannot_be_read_ends_its_transaction(
+    marker: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the same producer sends after it is no part of what was aborted."""
+    found = read(
+        of(0, b"aborted", attributes=TRANSACTIONAL, producer=7),
+        batch(marker, 1 if marker else 0, offset=1, last=0, attributes=TRANSACTIONAL | CONTROL, producer=7),
+        of(2, b"later", attributes=TRANSACTIONAL, producer=7),
+        end=3,
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        aborted_transactions=[SimpleNamespace(producer_id=7, first_offset=0)],
+    )
+    assert found.found == {2: b"later"}
+
+
+def test_what_was_aborted_is_passed() -> None:
+    """Whoever reads what is committed only does not get it; without that, everything but the markers comes."""
+    log = [
+        of(0, b"aborted", attributes=TRANSACTIONAL, producer=7),
+        batch(records(ABORT), 1, offset=1, attributes=TRANSACTIONAL | CONTROL, producer=7),
+        of(2, b"later"),
+    ]
+    aborted = [SimpleNamespace(producer_id=7, first_offset=0)]
+    committed = {"isolation_level": IsolationLevel.READ_COMMITTED, "aborted_transactions": aborted}
+    assert read(*log, end=3, **committed).found == {2: b"later"}
+    assert read(*log, end=3).found == {0: b"aborted", 2: b"later"}
+
+
+@given(some.binary(max_size=200), some.integers(0, 4), some.booleans())
+def test_whatever_stands_in_a_batch_those_around_it_are_read(body: bytes, kind: int, is_summed: bool) -> None:
+    """And the partition goes on behind it, with whatever checksum."""
+    written = batch(body, 2, offset=1, attributes=kind)
+    if not is_summed:
+        written = written[:CRC_AT] + b"\0\0\0\0" + written[CRC_AT + 4 :]
+    reader = read(of(0, b"first"), written, of(3, b"last"), end=4, fetches=2)
+    assert reader.position == 4
+    assert (reader.found[0], reader.found[3]) == (b"first", b"last")
+
+
+def read_log(*log: bytes, begins: Sequence[int], end: int) -> Reader:
+    """A reader that has fetched as often as it takes, each time from the batch that its position is in."""
+    reader = Reader(end)
+    while reader.position < end:
+        found = bisect(begins, reader.position) - 1
+        before = reader.position
+        reader.fetch(b"".join(log[found:]))
+        if reader.position == before:  # it was damaged, and is fetched once more
+            reader.fetch(b"".join(log[found:]))
+            assert reader.position > before
+    return reader
+
+
+@given(some.integers(0, HEADER + 10), some.integers(0, 255), some.booleans())
+def test_whatever_byte_of_a_batch_changes_those_around_it_are_read(
+    place: int, byte: int, is_summed: bool
+) -> None:
+    """Offset, length, format, compression, numbers, records: what is said of them may be anything."""
+    written = bytearray(of(1, b"b1", b"b2"))
+    written[place] = byte
+    changed = with_sum(bytes(written)) if is_summed else bytes(written)
+    reader = read_log(of(0, b"first"), changed, of(3, b"last"), begins=[0, 1, 3], end=4)
+    assert reader.position == 4
+    assert (reader.found[0], reader.found[3]) == (b"first", b"last")
+
+
+def with_length(data: bytes, length: int) -> bytes:
+    return data[:LENGTH_AT] + struct.pack(">i", length) + data[LENGTH_AT + 4 :]
+
+
+@pytest.mark.parametrize("length", [-(2**31), -12, -5, -1, 0, 1, 3, 4, 20, 49, 60, 120, 127, 1 << 30])
+def test_a_batch_whose_length_is_wrong_hides_none_that_follows(length: int) -> None:
+    """They are found by their sums; what is before them is one record."""
+    damaged = with_length(of(1, b"b1", b"b2"), length)
+    reader = read_log(of(0, b"a"), damaged, of(3, b"c"), begins=[0, 1, 3], end=4)
+    assert reader.found == {0: b"a", 2: damaged, 3: b"c"}
+    assert isinstance(reader.found[2], Unreadable)
+
+
+@pytest.mark.parametrize("length", [-12, 0, 20, 1 << 30])
+@pytest.mark.parametrize("behind", [b"", of(5, b"cut")[:-1]], ids=["nothing", "one that is cut"])
+def test_where_nothing_follows_a_wrong_length_the_next_fetch_begins_behind_its_batch(
+    length: int, behind: bytes
+) -> None:
+    """Or as near to it as is known, and within the partition."""
+    damaged = with_length(of(3, b"b"), length)
+    for offset, last in ((struct.pack(">q", 3), 3), (b"\x7f" * 8, 3)):
+        data = offset + damaged[8:] + behind
+        reader = Reader(6, position=3)
+        for _ in range(2):
+            reader.fetch(data)
+        assert (reader.found, reader.position) == ({last: data}, last + 1)
+    beyond = Reader(3, position=3)
+    for _ in range(2):
+        beyond.fetch(damaged)
+    assert (beyond.found, beyond.position) == ({}, 3)
+
+
+def test_a_damaged_batch_that_a_fetch_begins_within_is_passed_as_far_as_that() -> None:
+    """A broker finds it by offsets it knows better: what is within it would be asked for again and again."""
+    damaged = bytearray(of(1, b"b1", b"b2"))
+    damaged[FORMAT_AT] = 1
+    reader = read_log(bytes(damaged), begins=[1], end=3)
+    assert set(reader.found) == {1, 2}
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 1, 3, 5, 9, 18, 1 << 40])
+def test_a_batch_whose_offset_is_wrong_is_not_read_elsewhere(offset: int) -> None:
+    """Its records would come in place of others, or come again; and what is between would never come."""
+    damaged = struct.pack(">q", offset) + of(2, b"b1", b"b2", b"b3")[8:]
+    behind = range(5, 20)
+    log = (of(0, b"a1", b"a2"), damaged, *(of(each, b"%d" % each) for each in behind))
+    reader = read_log(*log, begins=[0, 2, *behind], end=20)
+    assert reader.found == {0: b"a1", 1: b"a2", 4: damaged, **{each: b"%d" % each for each in behind}}
+
+
+def test_a_damaged_batch_that_is_alone_in_its_fetch_hides_none_that_follows() -> None:
+    """How far it goes stands in it twice; what is less is believed."""
+    changed = of(1, b"b1", b"b2")
+    damaged = changed[:LAST_AT] + struct.pack(">i", 1 << 20) + changed[LAST_AT + 4 :]
+    reader = Reader(40, position=1)
+    for _ in range(2):
+        reader.fetch(damaged)
+    assert (reader.found, reader.position) == ({2: damaged}, 3)
+
+
+def test_what_was_appended_while_the_broker_read_is_good(caplog: pytest.LogCaptureFixture) -> None:
+    """It told where the partition ends before that; and a fetch may begin at that end."""
+    log = [of(0, b"a"), of(1, b"b1", b"b2"), of(3, b"c")]
+    assert read(*log, end=1).found == {0: b"a", 1: b"b1", 2: b"b2", 3: b"c"}
+    late = Reader(1, position=1)
+    late.fetch(b"".join(log[1:]))
+    assert late.found == {1: b"b1", 2: b"b2", 3: b"c"}
+    assert caplog.text == ""
+
+
+def test_kafka_python_does_not_fail_for_a_first_batch_that_seems_to_be_cut() -> None:
+    """It would at every poll: its fetcher looks whether there are bytes without a batch."""
+    fetcher = SimpleNamespace()
+    read_all(fetcher, lambda key: 1)
+    fetched = MemoryRecords(with_length(of(0, b"a"), 1 << 30))
+    fetcher.PartitionRecords(0, KEY, fetched)
+    assert not fetched.has_next()
+    assert fetched.size_in_bytes() == 0
+
+
+def test_whatever_cannot_be_read_for_lack_of_memory_is_fetched_once_there_is_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is no fault of the messages; until then whoever reads is told, and is not kept in a loop."""
+    data = batch(zlib.compress(records(RawRecord(b"good")), wbits=31), 1, attributes=GZIP)
+    reader = Reader(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(zlib, "decompressobj", no_memory)
+        fetched = reader.fetched(data)
+        with pytest.raises(MemoryError):
+            fetched.take()
+        assert not fetched
+    reader.fetch(data)
+    assert reader.found == {0: b"good"}
+
+
+def no_memory(**settings: object) -> object:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_all_that_was_compressed_piece_by_piece_is_read(members: int) -> None:
+    """A stream of gzip may have several members."""
+    written = [RawRecord(b"%d" % number * 100_000) for number in range(3)]
+    size = len(records(*written)) // members + 1
+    pieces = [records(*written)[at : at + size] for at in range(0, len(records(*written)), size)]
+    packed = b"".join(map(gzip.compress, pieces)) + b"\0\0"
+    reader = read(batch(packed, 3, attributes=GZIP), end=3)
+    assert values(reader) == [each.value for each in written]
+
+
+@pytest.mark.parametrize(("kind", "pack"), [(LZ4, codec.lz4_encode), (ZSTD, codec.zstd_encode)])
+def test_a_small_batch_takes_little_memory_and_a_large_one_is_read(
+    kind: int, pack: Callable[[bytes], bytes]
+) -> None:
+    """What it takes grows with what comes out."""
+    values_of_it = [bytes([number]) * 300_000 for number in range(3)]
+    data = batch(pack(records(*map(RawRecord, values_of_it))), 3, attributes=kind)
+    assert values(read(data, end=3)) == values_of_it
+    small = batch(pack(records(RawRecord(b"a"))), 1, attributes=kind)
+    tracemalloc.start()
+    try:
+        assert values(read(small, end=1)) == [b"a"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
+HEADER_NAMES = some.binary(max_size=20) | some.sampled_from(
+    [b"contentType", b"spring_json_header_types", b"id"]
+)
+
+
+@given(some.lists(some.tuples(HEADER_NAMES, some.none() | some.binary(max_size=30)), max_size=5))
+def test_a_record_becomes_a_message_whatever_its_headers_are(
+    headers: list[tuple[bytes, bytes | None]],
+) -> None:
+    """Names and values in any bytes, compressed or not."""
+    written = records(RawRecord(b"value", b"\xff", headers))
+    fetcher = SimpleNamespace()
+    read_all(fetcher, lambda key: 2)
+    data = batch(written, 1) + batch(gzip.compress(written), 1, offset=1, attributes=GZIP)
+    fetched = fetcher.PartitionRecords(0, KEY, MemoryRecords(data)).take()
+    for record in fetched:
+        message = to_framework(Delivery(AssignedPartition(KEY), record), "in", "kitchen")
+        assert isinstance(message, Message)
+        assert message.payload == b"value"
+    assert [name for name, _ in fetched[0].headers] == [name.decode(errors="replace") for name, _ in headers]

@@ -1,0 +1,43 @@
+"""What Spark can do with a binding on Kafka, told before anything is read or sent."""
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pathlib import Path
+
+import streamkit.spark
+from pyspark_streamkit.source import StreamkitDataSource
+from pyspark_streamkit.writing import BindingStreamWriter
+from streamkit import StreamApplication
+from streamkit.errors import ConfigurationError
+
+SETTINGS = {
+    "spring.cloud.stream.default-binder": "kafka",
+    "spring.cloud.stream.kafka.binder.brokers": "127.0.0.1:9",
+    "spring.cloud.stream.bindings.orders.destination": "orders-v2",
+}
+
+
+def test_an_input_is_refused() -> None:
+    """Spark has a format of its own for Kafka, with other columns: the user takes that."""
+    app = StreamApplication(config_location="optional:/none", properties=SETTINGS)
+    with pytest.raises(
+        ConfigurationError, match=r"'kafka' has no Spark format.*read 'orders-v2' by a format"
+    ):
+        streamkit.spark.source(app, "orders")
+
+
+def test_format_streamkit_writes_and_does_not_read(tmp_path: Path) -> None:
+    """Executors open the binding and send; what `rocketmq` would promise cannot be asked for."""
+    file = tmp_path / "application.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in SETTINGS.items()))
+    options = {"channel": "orders", "properties": str(file)}
+    found = StreamkitDataSource(options)
+    assert isinstance(found.streamWriter(found.schema(), overwrite=False), BindingStreamWriter)
+    with pytest.raises(ConfigurationError, match="no Python format for Spark: read its destination"):
+        found.streamReader(found.schema())
+    with pytest.raises(ConfigurationError, match="unknown option 'delivery': binder 'kafka'"):
+        StreamkitDataSource(options | {"delivery": "deduplicated"}).streamWriter(
+            found.schema(), overwrite=False
+        )
