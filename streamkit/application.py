@@ -57,6 +57,9 @@ I = TypeVar("I")  # noqa: E741  # a binding interface
 class StreamApplication(Registering):
     """Listeners and bindings of one application.
 
+    ``app.run()`` runs it until a signal, ``async with app`` on the running loop, ``with app`` on a loop of its own;
+    ``app.test()`` runs it on memory and virtual time.
+
     Attributes:
         bridge: Sends to output bindings by name.
         channels: The channels by name; one that is new is made.
@@ -68,6 +71,7 @@ class StreamApplication(Registering):
         config_location: "str | Path | None" = None,
         properties: "Mapping[str, Scalar] | None" = None,
         args: Sequence[str] | None = None,
+        environment: "Environment | None" = None,
         container: "Container | None" = None,
         converters: Sequence[MessageConverter] = (),
         binder_plugins: Mapping[str, object] | None = None,
@@ -80,6 +84,8 @@ class StreamApplication(Registering):
             config_location: Settings files or directories, in place of those in the current directory.
             properties: Settings that win over everything.
             args: Settings as command-line arguments (`--key=value`); :meth:`run` takes those of the process.
+            environment: All settings, read already: then nothing else is read; arguments of :meth:`run` win over
+                them.
             container: A dependency-injector container for `Provide[...]` markers.
             converters: Message converters, tried before the provided ones.
             binder_plugins: Binder types beside the installed ones: objects with the hooks of
@@ -93,7 +99,8 @@ class StreamApplication(Registering):
         self._own_container = container
         self._converters = tuple(converters)
         self._binder_plugins = dict(binder_plugins or {})
-        self._environment: Environment | None = None
+        self._given_environment = environment
+        self._environment = environment
         self._container: ApplicationContainer | None = None
         self._channels: Channels | None = None
         self._runtime: Runtime | None = None
@@ -210,6 +217,10 @@ class StreamApplication(Registering):
         """Return whether the application can do its work: the health of its binders, asked now, and its bindings."""
         return await self._required_runtime().health()
 
+    async def lags(self) -> "Mapping[str, int]":
+        """Return how many messages the inputs have not settled yet, by binding, of binders that tell: asked now."""
+        return await self._required_runtime().lags()
+
     @property
     def is_running(self) -> bool:
         """Whether the application is started, and nobody stops it."""
@@ -294,9 +305,9 @@ class StreamApplication(Registering):
             self._runtime = self._stopping = None
 
     async def _stop_quietly(self) -> None:
-        """Close what a start that failed had opened."""
+        """Close what a start that failed or was cancelled had opened, once calls that had begun are finished."""
         try:
-            await self.stop(0)
+            await self.stop()
         except Exception:  # the start's own error is the one to see
             log.exception("Stopping after a failed start failed")
 
@@ -337,7 +348,8 @@ class StreamApplication(Registering):
     def take_arguments(self, args: Sequence[str]) -> None:
         """Have the settings read anew, with these arguments (`--key=value`)."""
         self._args = args
-        self._environment = None
+        given = self._given_environment
+        self._environment = None if given is None else given.with_arguments(args)
         if self._container is not None:
             self._container.settings.reset()
 
@@ -359,8 +371,11 @@ class StreamApplication(Registering):
         await self.stop()
 
     def __enter__(self) -> Self:
-        self._background = BackgroundLoop(self.start, self.stop)
-        self._background.start()
+        background = BackgroundLoop(self.start, self.stop)
+        background.start()
+        self._background = (
+            background  # not before: a second start, which is refused, must not put the first one's away
+        )
         return self
 
     def __exit__(

@@ -32,6 +32,7 @@ __all__ = [
     "Reader",
     "annotations_of",
     "describe",
+    "free_parameters",
     "lists_messages",
     "plan_arguments",
 ]
@@ -143,6 +144,16 @@ def _innermost(function: Callable[..., object]) -> Callable[..., object]:
     return innermost
 
 
+def free_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    """Return a function's parameters, but for those that a partial gives by their names."""
+    given: set[str] = set()
+    parameters = inspect.signature(function).parameters.values()
+    while isinstance(function, partial):
+        given.update(function.keywords)
+        function = function.func
+    return [each for each in parameters if each.name not in given]
+
+
 _VARIADIC: Final = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -160,7 +171,7 @@ class _Planner:
         hints = annotations_of(self._function)
         positional: list[Getter] = []
         keywords: dict[str, Getter] = {}
-        for parameter in inspect.signature(self._function).parameters.values():
+        for parameter in free_parameters(self._function):
             if parameter.kind in _VARIADIC:
                 raise self._wrong(f"takes {parameter}; name each argument instead")
             getter = self._getter(parameter, hints.get(parameter.name, Any))

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
+from streamkit.anonymous_groups import tell_anonymous
 from streamkit.arguments import describe, plan_arguments
 from streamkit.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
 from streamkit.binder.error_channels import ErrorFunction
@@ -267,6 +268,7 @@ class Assembly:
         errors = list({str(error): error for error in self._errors}.values())
         if errors:
             raise errors[0] if len(errors) == 1 else ConfigurationErrors(errors)
+        tell_anonymous(settings, self._inputs, self._outputs)
 
     def _output(self, name: str) -> None:
         binding = self._factory.output(name, self._parts.channels[name])
@@ -319,10 +321,10 @@ class Assembly:
     def _name(self, name: str, who: str, names: _Names, declared: Iterable[str]) -> None:
         if name in names:
             return
-        if self._factory.is_configured(name):
+        if self._factory.settings.is_configured(name):
             names.add(name)
         else:
-            self._errors.append(self._factory.unknown(name, who, declared))
+            self._errors.append(self._factory.settings.unknown(name, who, declared))
 
     def _collect_polled(self) -> None:
         """Make inputs of the names of polled consumers."""
@@ -385,7 +387,7 @@ class Assembly:
             self._subscribe(channel, handlers[0])
         elif handlers:
             self._subscribe(channel, ListenerDispatch(name, handlers))
-        elif not channel.subscribers:
+        elif not channel.subscribers and not self._errors:  # what is wrong may be the listener that it had
             log.warning("Binding %r has no listener: its messages fail until somebody subscribes", name)
         manual = any(handler.settles_by_hand for handler in handlers)
         self._parts.service.add(self._factory.input(name, channel, manual=manual))

@@ -108,9 +108,12 @@ class BatchListenerHandler(ListenerHandler):
             result = await call_on_thread(self._pool(), self.function, *positional, **keywords)
         if _are_settlements(result):
             batch.settle(result)
-        elif self._outputs and result is not None:
-            for output in self._messages(result, headers):
-                await self._send(output)
+        elif self._outputs:
+            if result is not None:
+                for output in self._messages(result, headers):
+                    await self._send(output)
+        elif result == []:
+            batch.settle([])  # too few
 
     def _read(self, batch: Batch) -> list[object]:
         """The items that can be made; of the others the batch knows why not."""

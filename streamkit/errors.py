@@ -31,11 +31,11 @@ A message of this tree says what happened, with which names, and what to do.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the messages' module raises these errors, so it cannot come first
     from collections.abc import Iterable
-    from datetime import timedelta
 
     from streamkit.messaging.message import Message
 
@@ -87,7 +87,6 @@ class ConfigurationErrors(ConfigurationError):
 
     def __init__(self, errors: Iterable[ConfigurationError]) -> None:
         self.errors = tuple(errors)
-        # Of a listener, for instance, no setting is to blame.
         # Of a listener, for instance, no setting is to blame.
         noun = "setting" if all(error.origin or error.key for error in self.errors) else "thing"
         what = f"1 {noun} is" if len(self.errors) == 1 else f"{len(self.errors)} {noun}s are"
@@ -256,6 +255,8 @@ class Requeue(SettlementRequest):
     def __init__(
         self, reason: str = "the listener asked for another delivery", *, after: timedelta | None = None
     ) -> None:
+        expect("Requeue", "reason", reason, str, required=True)
+        expect("Requeue", "after", after, timedelta)
         super().__init__(reason)
         self.after = after
 
@@ -268,5 +269,17 @@ class Reject(SettlementRequest):
     """
 
     def __init__(self, reason: str = "the listener rejected it") -> None:
+        expect("Reject", "reason", reason, str, required=True)
         super().__init__(reason)
         self.reason = reason
+
+
+def expect(who: str, name: str, value: object, kind: type, *, required: bool = False) -> None:
+    """Refuse a value that is not of its kind where it is given, not where it is used.
+
+    Raises:
+        TypeError: It is not.
+    """
+    if isinstance(value, kind) or (value is None and not required):
+        return
+    raise TypeError(f"{who}({name}={value!r}): expected {kind.__name__}{'' if required else ' or None'}")

@@ -12,10 +12,12 @@ take before they gather what to tell:
     if message_sent.receivers:
         notify(message_sent, app, binding="orders", message=message)
 
-Receivers run at once, on the application's loop or on the thread that sends, and must not block.
+Receivers run at once, on the application's loop or on the thread that sends; they are plain functions, and must not
+block.
 """
 
 import logging
+from inspect import iscoroutine
 
 from blinker import Namespace, Signal
 
@@ -45,9 +47,12 @@ message_settled = _signals.signal(
 
 
 def notify(signal: Signal, sender: object, **values: object) -> None:
-    """Tells the signal's receivers; one that raises is logged and disturbs nobody."""
+    """Tells the signal's receivers; one that raises, or would have to be awaited, is logged and disturbs nobody."""
     for receiver in signal.receivers_for(sender):
         try:
-            receiver(sender, **values)
+            told = receiver(sender, **values)
+            if iscoroutine(told):
+                told.close()
+                raise TypeError("signals wait for nobody: connect a plain function, which may start a task")
         except Exception:  # an observer's failure must not become the message's
             log.exception("Receiver %r of signal %s failed", receiver, getattr(signal, "name", signal))

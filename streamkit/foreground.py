@@ -5,11 +5,13 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from time import monotonic
 from types import FrameType
 from typing import Final
 
+from service_manager import tell_ready, tell_stopping
 from streamkit.loops import run_on_new_loop
 
 __all__ = ["on_signals", "run_until_signal"]
@@ -27,7 +29,9 @@ Step = Callable[[], Awaitable[None]]
 def run_until_signal(
     start: Step, stop: Step, on_stop_request: Callable[[Callable[[], None] | None], None]
 ) -> None:
-    """Run ``start``, wait for SIGINT or SIGTERM, run ``stop``; a second signal ends the process at once.
+    """Run ``start``, wait for SIGINT, SIGTERM or SIGHUP, run ``stop``; a second signal ends the process at once.
+
+    systemd is told when ``start`` has ended and when ``stop`` begins.
 
     Args:
         start: What to begin with.
@@ -61,7 +65,9 @@ async def _main(
                 if not stopping.is_set():
                     raise
                 return
+            tell_ready()
             await stopping.wait()
+            tell_stopping()
             await stop()
         finally:
             on_stop_request(None)
@@ -77,15 +83,22 @@ def _nothing(number: signal.Signals) -> None:
 
 @contextlib.contextmanager
 def on_signals(
-    on_first: Callable[[signal.Signals], object], on_second: Callable[[signal.Signals], object] = _nothing
+    on_first: Callable[[signal.Signals], object],
+    on_second: Callable[[signal.Signals], object] = _nothing,
+    on_reload: Callable[[], object] | None = None,
 ) -> Iterator[None]:
     """Tell ``on_first`` of the first SIGINT or SIGTERM; at the second one tell ``on_second``, and end the process.
+
+    SIGHUP tells ``on_reload``. Where there is none, or the terminal the process was started from is gone, it is a
+    first signal, and never a second one: the shell and the system may both send it when a terminal closes. A
+    process that was told to ignore it (`nohup`) does, unless there is something to reload.
 
     Not by `loop.add_signal_handler`: its handlers are called by the loop, so that a listener which blocks the
     loop would keep the process from being stopped. These run between two instructions of whatever Python code
     the main thread is at; so they may do very little. Outside the main thread no signal is handled.
     """
     first: float | None = None
+    terminals = _terminals()
 
     def handle(number: int, _: FrameType | None) -> None:
         nonlocal first
@@ -100,12 +113,28 @@ def on_signals(
         first = now
         on_first(received)
 
+    def hang_up(number: int, _: FrameType | None) -> None:
+        nonlocal first
+        if on_reload is not None and _terminals() == terminals:
+            on_reload()
+        elif first is None:
+            first = monotonic()
+            on_first(signal.Signals(number))
+
+    handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]] = dict.fromkeys(_SIGNALS, handle)
+    if sys.platform != "win32" and (on_reload or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN):
+        handlers[signal.SIGHUP] = hang_up
     former = {}
     try:
-        for number in _SIGNALS:
+        for number, handler in handlers.items():
             with contextlib.suppress(ValueError):  # not in the main thread
-                former[number] = signal.signal(number, handle)
+                former[number] = signal.signal(number, handler)
         yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        for number, replaced in former.items():
+            signal.signal(number, replaced if replaced is not None else signal.SIG_DFL)
+
+
+def _terminals() -> list[int]:
+    """Which of the standard streams are a terminal that is still there."""
+    return [stream for stream in (0, 1, 2) if os.isatty(stream)]

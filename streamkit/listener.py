@@ -85,10 +85,16 @@ def stream_listener(
 ) -> Callable[[F], F]:
     """Call the function for each message of an input binding.
 
+    Its annotations say what it is given: the payload as that type, or ``Message[T]``; `MessageHeaders`, or single
+    headers by `Header`; an `Acknowledgment` to settle by hand. Returning accepts the message; what it raises has it
+    tried and delivered again, `Reject` makes it a dead letter at once. ``def`` functions are called on threads.
+
     Args:
         binding: The binding's name, or its declaration such as ``Sink.input``.
-        condition: An expression over the message; without it every message matches.
-        copy_headers: Whether the input's headers, but for the content type, go to what `send_to` sends.
+        condition: An expression over the message, such as ``headers['kind'] == 'tea'``; without it every message
+            matches.
+        copy_headers: Whether the input's headers go to what `send_to` sends; its content type, and what is true of
+            the incoming message only, never do.
     """
     return _noted(_LISTENERS, Listener(name_of(binding), condition, copy_headers))
 
@@ -131,7 +137,8 @@ def name_of(binding: object) -> str:
     if isinstance(binding, str | ChannelDeclaration):
         return binding if isinstance(binding, str) else binding.name
     name = getattr(binding, "__qualname__", repr(binding))
-    raise TypeError(f'{name} is decorated without the name of a binding: write @...("name")')
+    hint = ': write @app.stream_listener("orders")' if callable(binding) else ""
+    raise TypeError(f"{name} stands where the name of a binding belongs{hint}")
 
 
 def listeners_on(function: object) -> tuple[Listener, ...]:

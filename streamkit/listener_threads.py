@@ -64,6 +64,8 @@ class ListenerThreads(Executor):
                 continue
             try:
                 result = call()
+            except StopIteration as error:  # asyncio's futures refuse it: who waits would wait for ever
+                future.set_exception(_as_runtime_error(error))
             except BaseException as error:  # whatever it is, it belongs to who waits for the result
                 future.set_exception(error)
             else:
@@ -100,6 +102,13 @@ class ListenerThreads(Executor):
         if wait:
             for thread in self._threads:
                 thread.join()
+
+
+def _as_runtime_error(error: StopIteration) -> RuntimeError:
+    """What Python itself makes of a StopIteration that leaves a coroutine."""
+    failure = RuntimeError("the function raised StopIteration")
+    failure.__cause__ = error
+    return failure
 
 
 class ListenerPools:

@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Final
+from collections.abc import Collection, Coroutine
+from typing import Any, Final
 
 from streamkit.code_location import line_of_task
 
-__all__ = ["new_loop", "run_on_new_loop"]
+__all__ = ["cancel", "new_loop", "run_on_new_loop"]
 
 log = logging.getLogger(__name__)
 
 _CANCEL_PATIENCE: Final = 2.0
+_END_PATIENCE: Final = 10.0
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -45,17 +46,27 @@ def run_on_new_loop(main: Coroutine[object, None, None], *, patience: float = _C
             loop.close()
 
 
-async def _cancel_tasks(patience: float) -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+async def cancel(
+    tasks: Collection["asyncio.Task[Any]"], patience: float = _END_PATIENCE
+) -> "set[asyncio.Task[Any]]":
+    """Cancel tasks and wait until they have ended; those that go on for longer than ``patience`` are left behind.
+
+    Returns:
+        Those that have ended.
+    """
     for task in tasks:
         task.cancel()
     if not tasks:
-        return
+        return set()
     ended, stubborn = await asyncio.wait(tasks, timeout=patience)
     for task in stubborn:
         log.error(
             "Task %r was cancelled and goes on: it is left behind, at %s", task.get_name(), line_of_task(task)
         )
-    for task in ended:
+    return ended
+
+
+async def _cancel_tasks(patience: float) -> None:
+    for task in await cancel(asyncio.all_tasks() - {asyncio.current_task()}, patience):
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("Task %r failed while the loop was ending", task.get_name(), exc_info=error)

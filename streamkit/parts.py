@@ -6,8 +6,8 @@ from typing import Any
 
 from streamkit.arguments import Reader
 from streamkit.binder.binding_service import BindingService
+from streamkit.binder.binding_settings import topics_of
 from streamkit.binder.error_channels import ErrorChannels
-from streamkit.binder.factory import topics_of
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
 from streamkit.clock import Clock
@@ -47,7 +47,7 @@ class Parts:
 
     def reader_factory(self, binding: str) -> Callable[[object], Reader]:
         """Return what makes readers of an input's payloads, each for a type."""
-        properties = self.service.factory.properties(binding)
+        properties = self.service.factory.settings.properties(binding)
         if properties.consumer.use_native_decoding:
             return _native_reader
         place = f"binding {binding!r}"
@@ -55,11 +55,11 @@ class Parts:
 
     def is_batch(self, binding: str) -> bool:
         """Return whether an input hands over several messages at once."""
-        return self.service.factory.properties(binding).consumer.batch_mode
+        return self.service.factory.settings.properties(binding).consumer.batch_mode
 
     def width(self, binding: str) -> int:
         """Return how many calls of an input's listeners there may be at once."""
-        properties = self.service.factory.properties(binding)
+        properties = self.service.factory.settings.properties(binding)
         return properties.consumer.concurrency * len(topics_of(properties.destination or binding))
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -12,7 +12,6 @@ from dependency_injector import containers
 from streamkit.assembly import Assembly
 from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.binder.binding_service import BindingService
-from streamkit.binder.factory import located
 from streamkit.bridge import StreamBridge
 from streamkit.channels import Channels
 from streamkit.clock import use_clock
@@ -22,6 +21,7 @@ from streamkit.config.application_properties import (
     LifecycleProperties,
     ManagementServerProperties,
 )
+from streamkit.config.places import located
 from streamkit.container import ApplicationContainer, Providers
 from streamkit.declarations import declares_channels, enabled_bindings
 from streamkit.errors import ApplicationError, ConfigurationError
@@ -30,6 +30,7 @@ from streamkit.functions.settings import FunctionSettings
 from streamkit.listener import decorated_in, has_listeners, transaction_group_of
 from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
 from streamkit.management.health import HealthComponent, application_health
+from streamkit.management.lags import Lags
 from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
@@ -80,6 +81,7 @@ class Runtime:
         self._intercepted: list[tuple[SubscribableChannel, ChannelInterceptor]] = []
         self._serves_management = serve_management
         self._management: ManagementServer | None = None
+        self._lags = Lags()
         self._assembly: Assembly | None = None
         self._fork_hook: object = None
         self._starting: asyncio.Task[None] | None = None
@@ -233,6 +235,10 @@ class Runtime:
         return await application_health(
             self._container.binders().made.values(), self.service.bindings.values()
         )
+
+    async def lags(self) -> Mapping[str, int]:
+        """Return how many messages the inputs have not settled yet, of binders that tell."""
+        return await self._lags.ask(self._container.binders().made.values())
 
     def polled(self, name: str) -> PolledBinding:
         """Return the polled binding of that name.

@@ -3,7 +3,10 @@
 An Apache broker and Java client take seconds to start; a worker that has them keeps all tests that use them.
 """
 
+import logging
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,25 @@ def pytest_configure(config: pytest.Config) -> None:
         from streamkit.testing.contract.report import ContractReport
 
         config.pluginmanager.register(ContractReport(CAPABILITIES, write=False), "capabilities-page")
+
+
+@pytest.fixture(autouse=True)
+def logging_and_path() -> Iterator[None]:
+    """Commands that run in the test's process set them for good, and tests after it would miss what is told."""
+    before, handlers, path = _levels(), list(logging.root.handlers), list(sys.path)
+    yield
+    sys.path[:] = path
+    for handler in set(logging.root.handlers).difference(handlers):
+        logging.root.removeHandler(handler)
+    for name, level in _levels().items():
+        if level != before.get(name, logging.NOTSET):
+            logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+
+
+def _levels() -> dict[str, int]:
+    named = logging.root.manager.loggerDict
+    levels = {name: logger.level for name, logger in named.items() if isinstance(logger, logging.Logger)}
+    return {"root": logging.root.level, **levels}
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from itertools import islice, takewhile
 
 from binders.inmemory.consumer import ConcurrentMember, OrderedMember
 from binders.inmemory.group import Delivery, GroupQueue
 from streamkit.binder.binder import BatchReceiver, BindingState
+from streamkit.binder.calls import next_batch
 from streamkit.binder.settlement import RETRY, Accept, RejectMessage, Retry, Settlement
 
 log = logging.getLogger(__name__)
@@ -17,12 +17,11 @@ class ConcurrentBatchBinding(ConcurrentMember[BatchReceiver]):
     """Hands over one batch after the other."""
 
     async def _work(self) -> None:
-        self._starting -= 1
         while self._state is BindingState.RUNNING and self._permits.free > 0:
-            queue = self._next_queue()
+            queue = self._turns.next()
             if queue is None:
                 return
-            deliveries = _head(queue, self._delivery.batch_size)
+            deliveries = next_batch(queue.waiting, self._delivery.batch_size)
             for _ in deliveries:
                 queue.waiting.popleft()
             try:
@@ -32,7 +31,7 @@ class ConcurrentBatchBinding(ConcurrentMember[BatchReceiver]):
                 raise
             for delivery, settlement in zip(deliveries, settlements, strict=True):
                 if not isinstance(settlement, Accept):
-                    self._settle(delivery, settlement)
+                    self._carry_out(delivery, settlement)
             await asyncio.sleep(0)
 
 
@@ -40,28 +39,21 @@ class OrderedBatchBinding(OrderedMember[BatchReceiver]):
     """Hands over one batch after the other; what is retried is at the head of its queue again."""
 
     async def _handle(self, queue: GroupQueue) -> None:
-        deliveries = _head(queue, self._delivery.batch_size)
+        deliveries = next_batch(queue.waiting, self._delivery.batch_size)
         settlements = await _received(self._receiver, deliveries, self._binding)
         retried: list[Delivery] = []
         pause = 0.0
         for delivery, settlement in zip(deliveries, settlements, strict=True):
             queue.waiting.popleft()
             if isinstance(settlement, Retry):
-                pause = max(pause, self._pause_before(settlement, delivery.redeliveries))
+                pause = max(pause, self._delivery.pause_before(settlement, delivery.redeliveries))
                 delivery.redeliveries += 1
                 retried.append(delivery)
             elif isinstance(settlement, RejectMessage):
                 self._bury(delivery, settlement)
         if retried:
             queue.waiting.extendleft(reversed(retried))
-            await self._suspend(pause)
-
-
-def _head(queue: GroupQueue, size: int) -> list[Delivery]:
-    """The first deliveries of a queue: all new ones, or all redelivered."""
-    is_new = queue.waiting[0].redeliveries == 0
-    alike = takewhile(lambda delivery: (delivery.redeliveries == 0) is is_new, queue.waiting)
-    return list(islice(alike, size))
+            await self._calls.suspend(pause)
 
 
 async def _received(

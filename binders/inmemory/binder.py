@@ -42,6 +42,7 @@ class InMemoryBinder(Binder):
     """A messaging system in this process; what it holds is gone with it."""
 
     type = TYPE
+    is_local = True
 
     def __init__(self, name: str, context: BinderContext) -> None:
         super().__init__(name)
@@ -66,11 +67,21 @@ class InMemoryBinder(Binder):
         return self._broker
 
     async def start(self) -> None:
-        """Make the broker, or find the one that is shared."""
+        """Make the broker, or find the one that is shared.
+
+        Raises:
+            BinderError: It is shared with an application on another event loop.
+        """
         shared = self._settings.broker
-        self._broker = (
-            self._new_broker() if shared is None else InMemoryBroker.named(shared, self._new_broker)
-        )
+        broker = self._new_broker() if shared is None else InMemoryBroker.named(shared, self._new_broker)
+        try:
+            broker.enter(self)
+        except RuntimeError as error:
+            raise BinderError(
+                f"binder {self.name!r} cannot share the in-memory broker {shared!r}: {error}",
+                binder=self.name,
+            ) from error
+        self._broker = broker
 
     def _new_broker(self) -> InMemoryBroker:
         settings = self._settings
@@ -84,7 +95,10 @@ class InMemoryBinder(Binder):
     async def stop(self) -> None:
         """Drop the broker if it is the binder's own."""
         broker, self._broker = self._broker, None
-        if broker is None or self._settings.broker is not None:
+        if broker is None:
+            return
+        broker.leave(self)
+        if self._settings.broker is not None:
             return
         broker.close()
         if self._settings.strict and (unread := broker.unread()):

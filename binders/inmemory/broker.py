@@ -1,9 +1,10 @@
 """The broker in memory: destinations by name, and the timers that delay.
 
-A broker belongs to one event loop. Applications of one process meet on a broker by its name
+A broker belongs to one event loop at a time. Applications of one process meet on a broker by its name
 (`spring.cloud.stream.inmemory.binder.broker`); without a name each binder has one of its own.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
@@ -41,6 +42,8 @@ class InMemoryBroker:
         self.transactions = Transactions(self.destination, check_interval=check_interval, check_max=check_max)
         self._partitions = partitions
         self._retention = retention
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._users: dict[object, asyncio.AbstractEventLoop] = {}
 
     @classmethod
     def named(cls, name: str, make: "Callable[[], InMemoryBroker] | None" = None) -> "InMemoryBroker":
@@ -57,6 +60,27 @@ class InMemoryBroker:
         if broker is not None:
             broker.close()
 
+    def enter(self, user: object) -> None:
+        """Have `user`, of the running loop, on the broker; what is delayed waits on that loop from now on.
+
+        Raises:
+            RuntimeError: There is somebody of another loop.
+        """
+        loop = asyncio.get_running_loop()
+        if any(other is not loop and other.is_running() for other in self._users.values()):
+            raise RuntimeError(
+                "an application on another event loop is on it: run both on one loop, with `async with app`"
+            )
+        self._users[user] = loop
+        if self._loop is not loop:
+            self._loop = loop
+            self.timers.move(loop)
+            self.transactions.move(loop)
+
+    def leave(self, user: object) -> None:
+        """Have `user` on the broker no more; what it holds stays."""
+        self._users.pop(user, None)
+
     def destination(self, name: str) -> Destination:
         """The destination of that name; dead letters have one partition, as on RocketMQ."""
         found = self.destinations.get(name)
@@ -71,6 +95,10 @@ class InMemoryBroker:
         for destination in self.destinations.values():
             if destination.unheard:
                 found.append(f"{destination.unheard} sent to {destination.name!r}, which nobody consumes")
+            if destination.lost:
+                found.append(
+                    f"{destination.lost} at {destination.name!r} waiting for a consumer without a group"
+                )
             found += [
                 f"{group.pending} at {destination.name!r} waiting for group {group.name!r}"
                 for group in destination.pending()

@@ -3,9 +3,6 @@
 import asyncio
 import logging
 from abc import abstractmethod
-from collections import deque
-from collections.abc import Coroutine
-from contextvars import copy_context
 from functools import partial
 from itertools import count
 from typing import Final, Generic, TypeVar
@@ -14,6 +11,7 @@ from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Delivery, Group, GroupQueue
 from streamkit.binder.binder import BindingState, ConsumerBinding, ConsumerDestination, Receiver
+from streamkit.binder.calls import Calls, Turns
 from streamkit.binder.dead_letter import cause_headers
 from streamkit.binder.settlement import RETRY, Accept, RejectMessage, Retry, Settlement
 
@@ -51,9 +49,7 @@ class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
         self._broker = broker
         self._receiver = receiver
         self._state = BindingState.STOPPED
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._task_name = f"{self._binding} consumer"
-        self._context = copy_context()
+        self._calls = Calls(self._binding)
 
     @property
     def state(self) -> BindingState:
@@ -85,13 +81,8 @@ class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
         self._state = BindingState.STOPPED
         self._group.leave(self)
         self._interrupt()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=timeout)
-            for task in late:
-                task.cancel()
-            if late:
-                log.warning("Binding %r stopped with %d call(s) unfinished", self._binding, len(late))
-                await asyncio.wait(late)
+        await self._calls.finish(timeout)
+        self._give_back()
         if not self._is_durable:
             self._home.forget(self._group)
 
@@ -102,18 +93,17 @@ class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
     def _interrupt(self) -> None:
         """End what only waits."""
 
-    def _spawn(self, work: Coroutine[object, None, None]) -> asyncio.Task[None]:
-        # A listener must not see the context of whoever sent the message.
-        task = asyncio.get_running_loop().create_task(
-            work, name=self._task_name, context=self._context.copy()
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def _give_back(self) -> None:
+        """Let the group have what was taken and not settled."""
 
-    def _pause_before(self, retry: Retry, redeliveries: int) -> float:
-        after = self._delivery.redelivery_delay(redeliveries) if retry.after is None else retry.after
-        return after.total_seconds()
+    def _carry_out(self, delivery: Delivery, settlement: Settlement) -> None:
+        """Have a message that was not accepted come again, or bury it."""
+        if isinstance(settlement, Retry):
+            again = Delivery(delivery.message, delivery.redeliveries + 1)
+            pause = self._delivery.pause_before(settlement, delivery.redeliveries)
+            self._broker.timers.after(pause, partial(self._group.redeliver, again))
+        elif isinstance(settlement, RejectMessage):
+            self._bury(delivery, settlement)
 
     def _bury(self, delivery: Delivery, rejected: RejectMessage) -> None:
         """Put a rejected message where the group's dead letters are."""
@@ -126,11 +116,7 @@ class InMemoryConsumerBinding(ConsumerBinding, Generic[R]):
 
 
 class ConcurrentMember(InMemoryConsumerBinding[R]):
-    """Takes as many messages as handlers can start; those that failed come back later.
-
-    A worker makes one call after the other. It is only ever started while a permit is free, so nothing is taken
-    from the group that would have to wait here for its handler.
-    """
+    """Takes as many messages as handlers can start; those that failed come back later."""
 
     def __init__(
         self,
@@ -141,69 +127,35 @@ class ConcurrentMember(InMemoryConsumerBinding[R]):
         receiver: R,
     ) -> None:
         super().__init__(destination, home, group, broker, receiver)
-        self._ready: deque[GroupQueue] = deque()
-        self._listed: set[GroupQueue] = set()
-        self._starting = 0
-        self._is_pump_due = False
-        self._permits.watch(self._pump_soon)
+        self._turns = Turns[GroupQueue](
+            self._permits,
+            may_begin=lambda queue: queue.owner is self,
+            room=self._room,
+            start_worker=lambda: self._calls.begin(self._work()),
+        )
 
     def _interrupt(self) -> None:
-        self._permits.unwatch(self._pump_soon)
+        self._turns.close()
 
     def wake(self, queue: GroupQueue) -> None:
         """There is something in `queue`, or it is this member's now."""
-        if queue not in self._listed:
-            self._listed.add(queue)
-            self._ready.append(queue)
-        self._pump_soon()
+        self._turns.wake(queue)
 
-    def _pump_soon(self) -> None:
-        if self._ready and not self._is_pump_due and self._state is BindingState.RUNNING:
-            self._is_pump_due = True
-            asyncio.get_running_loop().call_soon(self._pump)
-
-    def _pump(self) -> None:
-        self._is_pump_due = False
-        if self._state is not BindingState.RUNNING:
-            return
-        waiting = sum(len(queue.waiting) for queue in self._ready)
-        room = min(self._permits.free - self._starting, WINDOW - len(self._tasks), waiting - self._starting)
-        for _ in range(room):
-            self._starting += 1
-            self._spawn(self._work())
+    def _room(self) -> int:
+        return WINDOW - len(self._calls) if self._state is BindingState.RUNNING else 0
 
     @abstractmethod
     async def _work(self) -> None:
         """Make one call after the other, while there is something to handle and a permit for it."""
-
-    def _next_queue(self) -> GroupQueue | None:
-        """A queue that has something, the queues taking turns."""
-        ready = self._ready
-        while ready:
-            queue = ready.popleft()
-            if queue.owner is self and queue.waiting:
-                ready.append(queue)
-                return queue
-            self._listed.discard(queue)
-        return None
-
-    def _settle(self, delivery: Delivery, settlement: Settlement) -> None:
-        if isinstance(settlement, Retry):
-            again = Delivery(delivery.message, delivery.redeliveries + 1)
-            pause = self._pause_before(settlement, delivery.redeliveries)
-            self._broker.timers.after(pause, partial(self._group.redeliver, again))
-        elif isinstance(settlement, RejectMessage):
-            self._bury(delivery, settlement)
 
 
 class ConcurrentConsumerBinding(ConcurrentMember[Receiver]):
     """Hands over one message after the other."""
 
     async def _work(self) -> None:
-        self._starting -= 1
         handled = 0
         while self._state is BindingState.RUNNING and self._permits.free > 0:
-            queue = self._next_queue()
+            queue = self._turns.next()
             if queue is None:
                 return
             delivery = queue.waiting.popleft()
@@ -213,7 +165,7 @@ class ConcurrentConsumerBinding(ConcurrentMember[Receiver]):
                 self._group.give_back(queue, [delivery])
                 raise
             if not isinstance(settlement, Accept):
-                self._settle(delivery, settlement)
+                self._carry_out(delivery, settlement)
             handled += 1
             if handled % _RUN == 0:
                 await asyncio.sleep(0)
@@ -222,22 +174,11 @@ class ConcurrentConsumerBinding(ConcurrentMember[Receiver]):
 class OrderedMember(InMemoryConsumerBinding[R]):
     """One call in flight per queue; a message leaves its queue when it is settled."""
 
-    def __init__(
-        self,
-        destination: ConsumerDestination,
-        home: Destination,
-        group: Group,
-        broker: InMemoryBroker,
-        receiver: R,
-    ) -> None:
-        super().__init__(destination, home, group, broker, receiver)
-        self._suspended: set[asyncio.Task[None]] = set()
-
     def wake(self, queue: GroupQueue) -> None:
         """There is something in `queue`, or it is this member's now."""
         if not queue.busy and self._state is BindingState.RUNNING:
             queue.busy = True
-            self._spawn(self._drive(queue))
+            self._calls.begin(self._drive(queue))
 
     async def _drive(self, queue: GroupQueue) -> None:
         try:
@@ -256,19 +197,9 @@ class OrderedMember(InMemoryConsumerBinding[R]):
     async def _handle(self, queue: GroupQueue) -> None:
         """Make one call with what is at the head of ``queue``, and carry out what comes of it."""
 
-    async def _suspend(self, seconds: float) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._suspended.add(task)
-        try:
-            await asyncio.sleep(seconds)
-        finally:
-            self._suspended.discard(task)
-
     def _interrupt(self) -> None:
         """End the suspensions: the message that waits stays at its queue's head."""
-        for task in self._suspended:
-            task.cancel()
+        self._calls.end_suspensions()
 
 
 class OrderedConsumerBinding(OrderedMember[Receiver]):
@@ -279,7 +210,7 @@ class OrderedConsumerBinding(OrderedMember[Receiver]):
         settlement = await _received(self._receiver, delivery, self._binding)
         if isinstance(settlement, Retry):
             delivery.redeliveries += 1
-            await self._suspend(self._pause_before(settlement, delivery.redeliveries - 1))
+            await self._calls.suspend(self._delivery.pause_before(settlement, delivery.redeliveries - 1))
             return
         queue.waiting.popleft()
         if isinstance(settlement, RejectMessage):

@@ -16,12 +16,14 @@ class Destination:
         name: The topic's name.
         groups: Its groups by name; a group with a name stays when its last member leaves.
         unheard: How many messages came when there was no group at all.
+        lost: How many messages waited for consumers without a group, which are gone.
     """
 
     def __init__(self, name: str, partitions: int, retention: int) -> None:
         self.name = name
         self.groups: dict[str, Group] = {}
         self.unheard = 0
+        self.lost = 0
         self._kept: list[deque[Message[bytes]]] = [deque(maxlen=retention) for _ in range(partitions)]
         self._turns = count()
         self._sequence = count()
@@ -63,7 +65,8 @@ class Destination:
 
     def forget(self, group: Group) -> None:
         """Remove a group that is nobody's any more."""
-        self.groups.pop(group.name, None)
+        if self.groups.pop(group.name, None) is not None:
+            self.lost += group.pending
 
     def put(self, payload: bytes, headers: dict[str, object], partition: int | None) -> None:
         """Store a message and give it to every group.

@@ -4,8 +4,8 @@ from functools import partial
 
 from binders.inmemory.consumer import InMemoryConsumerBinding
 from binders.inmemory.group import Delivery, GroupQueue
-from streamkit.binder.binder import BindingState, PolledMessage, PolledSource
-from streamkit.binder.settlement import RejectMessage, Retry, Settlement
+from streamkit.binder.binder import PolledMessage, PolledSource
+from streamkit.binder.settlement import Settlement
 
 
 class InMemoryPolledSource(InMemoryConsumerBinding[None], PolledSource):
@@ -34,20 +34,10 @@ class InMemoryPolledSource(InMemoryConsumerBinding[None], PolledSource):
         return None
 
     async def _settle(self, delivery: Delivery, settlement: Settlement) -> None:
-        if self._open.pop(id(delivery), None) is None:
-            return
-        if isinstance(settlement, Retry):
-            again = Delivery(delivery.message, delivery.redeliveries + 1)
-            pause = self._pause_before(settlement, delivery.redeliveries)
-            self._broker.timers.after(pause, partial(self._group.redeliver, again))
-        elif isinstance(settlement, RejectMessage):
-            self._bury(delivery, settlement)
+        if self._open.pop(id(delivery), None) is not None:
+            self._carry_out(delivery, settlement)
 
-    async def stop(self, timeout: float) -> None:
-        """Leave the group at once; the others get what is not settled."""
-        if self._state is BindingState.STOPPED:
-            return
-        await super().stop(timeout)
+    def _give_back(self) -> None:
         for queue, delivery in reversed(self._open.values()):
             self._group.give_back(queue, [delivery])
         self._open.clear()

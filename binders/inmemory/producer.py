@@ -13,9 +13,8 @@ from streamkit.binder.binder import (
     TransactionalProducerBinding,
     TransactionChecker,
 )
-from streamkit.binder.delays import requested_delay
+from streamkit.binder.delays import requested_delay, requested_level
 from streamkit.clock import Clock
-from streamkit.errors import BinderError
 from streamkit.messaging import headers as portable
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
@@ -32,7 +31,7 @@ class InMemoryProducerBinding(ProducerBinding):
         delay_levels: Sequence[timedelta],
         clock: Clock,
     ) -> None:
-        self._binder = binder
+        self._unsent = partial(destination.unsent, binder)
         self._binding = destination.binding
         self._destination = broker.destination(destination.name)
         self._timers = broker.timers
@@ -61,11 +60,11 @@ class InMemoryProducerBinding(ProducerBinding):
     def _travelling(self, message: Message[bytes]) -> tuple[dict[str, object], float]:
         """The headers a receiver will see, and the seconds until then."""
         if not self._is_open:
-            raise self._refused("it is stopped")
+            raise self._unsent("it is stopped")
         try:
             return travelled(message.headers), self._delay(message.headers)
         except ValueError as error:
-            raise self._refused(str(error)) from error
+            raise self._unsent(str(error)) from error
 
     def _delay(self, headers: MessageHeaders) -> float:
         """Seconds until the message is to be seen.
@@ -73,18 +72,11 @@ class InMemoryProducerBinding(ProducerBinding):
         Raises:
             ValueError: A header asks for no time there is.
         """
-        level = _number(headers.get(portable.DELAY_LEVEL))
+        level = requested_level(headers)
         if level:
-            return self._delay_levels[min(int(level), len(self._delay_levels)) - 1].total_seconds()
+            return self._delay_levels[min(level, len(self._delay_levels)) - 1].total_seconds()
         delay = requested_delay(headers, self._clock.now_ms)
         return 0 if delay is None else delay.total_seconds()
-
-    def _refused(self, reason: str) -> BinderError:
-        return BinderError(
-            f"binding {self._binding!r} cannot send to {self._destination.name!r}: {reason}",
-            binder=self._binder,
-            binding=self._binding,
-        )
 
     async def stop(self) -> None:
         """Take no more messages."""
@@ -122,7 +114,7 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
         """
         values, delay = self._travelling(message)
         if delay > 0:
-            raise self._refused("a message of a transaction cannot be delayed")
+            raise self._unsent("a message of a transaction cannot be delayed")
         half = Half(self._group, self._destination, message.payload, values, _partition(message))
         return self._transactions.begin(half)
 
@@ -136,10 +128,3 @@ class InMemoryTransactionalProducerBinding(InMemoryProducerBinding, Transactiona
 def _partition(message: Message[bytes]) -> int | None:
     partition = message.headers.get(portable.PARTITION)
     return partition if isinstance(partition, int) else None
-
-
-def _number(value: object) -> int:
-    """A delay level as Spring Cloud Alibaba reads it: a number or its text; anything else is none."""
-    if isinstance(value, int) and value > 0:
-        return value
-    return int(value) if isinstance(value, str) and value.strip().isdecimal() else 0

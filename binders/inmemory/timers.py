@@ -34,6 +34,10 @@ class Timers:
             self._handle.cancel()
             self._handle = None
 
+    def move(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait on `loop` from now on: the one before may be gone."""
+        self._arm(loop)
+
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._handle is not None:
             self._handle.cancel()

@@ -95,6 +95,13 @@ class Transactions:
             self._handle.cancel()
             self._handle = None
 
+    def move(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Ask on `loop` from now on: the one before may be gone."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._arm(loop)
+
     def _wait(self, half: Half) -> None:
         loop = asyncio.get_running_loop()
         half.due = loop.time() + self._interval
@@ -109,6 +116,9 @@ class Transactions:
         now = loop.time() + 1e-6
         for half in [half for half in self._open if half.due <= now]:
             self._ask(half, loop)
+        self._arm(loop)
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
         first = next(iter(self._open), None)
         if first is not None and self._handle is None:
             self._handle = loop.call_at(first.due, self._look, loop)

@@ -4,26 +4,27 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Final, TypeVar
 from uuid import uuid4
 
+from binders.rocket.binder_properties import (
+    Embedded,
+    Provisioning,
+    RocketBinderProperties,
+    RocketSpringProperties,
+)
 from binders.rocket.client_settings import ClientSettingsMaker
 from binders.rocket.consumer import RocketBatchBinding, RocketConsumerBinding
+from binders.rocket.consumer_properties import RocketConsumerProperties
 from binders.rocket.discovery import discovered
 from binders.rocket.groups import Subscriptions, begin_now, keep_for, topics_of
 from binders.rocket.headers import TOPIC
 from binders.rocket.name_servers import DEFAULT_NAME_SERVER, PREFIX, NameServers
 from binders.rocket.polled import RocketPolledSource
 from binders.rocket.producer import RocketProducerBinding
-from binders.rocket.properties import (
-    Embedded,
-    Provisioning,
-    RocketBinderProperties,
-    RocketConsumerProperties,
-    RocketProducerProperties,
-    RocketSpringProperties,
-)
+from binders.rocket.producer_properties import RocketProducerProperties
 from binders.rocket.spark import spark_sink, spark_source
 from binders.rocket.transactions import RocketTransactionalProducerBinding, rocket_checker
 from rocket_client import (
@@ -35,6 +36,7 @@ from rocket_client import (
     TopicNotFoundError,
     TransactionProducer,
 )
+from rocket_client.namespace import Namespace
 from rocket_remoting import RemotingError, ResponseError
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.tcp import TcpTransport
@@ -208,18 +210,21 @@ class RocketBinder(Binder):
 
     def check_producer(self, destination: ProducerDestination) -> None:
         """Refuse a topic or a group RocketMQ cannot have."""
-        _check_name(validate_topic, destination.name, "destination")
+        extended = _own(destination.extended, RocketProducerProperties, destination.binding)
+        namespace = self._settings.namespace(extended)
+        _check_name(validate_topic, destination.name, "destination", namespace)
         for group in destination.properties.required_groups:
-            _check_name(validate_group, group, "producer.required_groups")
+            _check_name(validate_group, group, "producer.required_groups", namespace)
 
     def check_consumer(self, destination: ConsumerDestination) -> None:
         """Refuse names RocketMQ cannot have, and members of one group that subscribe to different things."""
-        for topic in topics_of(destination.name):
-            _check_name(validate_topic, topic, "destination")
-        if destination.group is not None:
-            _check_name(validate_group, destination.group, "group")
-            self._subscriptions.check(destination.group, destination)
         extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
+        namespace = self._settings.namespace(extended)
+        for topic in topics_of(destination.name):
+            _check_name(validate_topic, topic, "destination", namespace)
+        if destination.group is not None:
+            _check_name(validate_group, destination.group, "group", namespace)
+            self._subscriptions.check(namespace.wrap(destination.group), destination)
         size = extended.push.consume_message_batch_max_size or 1
         if size > 1 and not destination.properties.batch_mode:
             log.warning(
@@ -230,19 +235,21 @@ class RocketBinder(Binder):
     async def bind_producer(self, destination: ProducerDestination) -> RocketProducerBinding:
         """Open the way to a topic; make it first, if provisioning says so."""
         extended = _own(destination.extended, RocketProducerProperties, destination.binding)
-        await self._provision(destination.name, destination.binding, destination.properties.partition_count)
+        namespace = self._settings.namespace(extended)
+        topic = namespace.wrap(destination.name)
+        await self._provision(topic, destination.binding, destination.properties.partition_count)
         binding = self._producer_binding(destination, extended)
         destination.customize(binding.producer)
         try:
             await binding.start()
             for required in destination.properties.required_groups:
-                await keep_for(self._require_admin(), required, destination.name)
-        except TopicNotFoundError as error:
+                await keep_for(self._require_admin(), namespace.wrap(required), topic)
+        except BaseException as error:
             await binding.stop()
-            raise self._unavailable(destination.binding, destination.name, error, _CREATE_TOPIC) from error
-        except RemotingError as error:
-            await binding.stop()
-            raise self._unavailable(destination.binding, destination.name, error) from error
+            if isinstance(error, RemotingError):
+                advice = _CREATE_TOPIC if isinstance(error, TopicNotFoundError) else ""
+                raise self._unavailable(destination.binding, topic, error, advice) from error
+            raise
         return binding
 
     async def bind_consumer(
@@ -295,20 +302,24 @@ class RocketBinder(Binder):
         make: Callable[[str, RocketConsumerProperties, Callable[[], Awaitable[None]] | None], B],
     ) -> B:
         extended = _own(destination.extended, RocketConsumerProperties, destination.binding)
-        for topic in topics_of(destination.name):
+        namespace = self._settings.namespace(extended)
+        topics = list(map(namespace.wrap, topics_of(destination.name)))
+        for topic in topics:
             await self._provision(topic, destination.binding, 1)
-        group = destination.group or f"anonymous_{uuid4().hex}"
+        group = namespace.wrap(destination.group or f"anonymous_{uuid4().hex}")
         forget = partial(self._forget_group, group) if destination.group is None else None
         with _refusals_of(destination.binding):
             binding = make(group, extended, forget)
         destination.customize(binding.consumer)
         try:
             if destination.group is None:
-                await begin_now(self._require_admin(), group, topics_of(destination.name))
+                await begin_now(self._require_admin(), group, topics)
             await binding.start()
-        except RemotingError as error:
+        except BaseException as error:
             if forget is not None:
                 await forget()
+            if not isinstance(error, RemotingError):
+                raise
             if isinstance(error, ResponseError) and error.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
                 key = "sql" if extended.subscription is None else "subscription"
                 raise ConfigurationError(f"binding {destination.binding!r}: {error}", key=key) from error
@@ -316,13 +327,24 @@ class RocketBinder(Binder):
         return binding
 
     def spark_source(self, destination: ConsumerDestination) -> SparkFormat:
-        """Spark reads the topics by format `rocketmq`."""
-        return spark_source(self._known_name_servers, destination)
+        """Spark reads the topics by format `rocketmq`, under the names brokers know."""
+        namespace = self._settings.namespace(
+            _own(destination.extended, RocketConsumerProperties, destination.binding)
+        )
+        known = replace(
+            destination,
+            name=",".join(map(namespace.wrap, topics_of(destination.name))),
+            group=destination.group and namespace.wrap(destination.group),
+        )
+        return spark_source(self._known_name_servers, known)
 
     def spark_sink(self, destination: ProducerDestination) -> SparkFormat:
-        """Spark writes to the topic by format `rocketmq`."""
-        group = self.producer_group(destination.name, destination.extended)
-        return spark_sink(self._known_name_servers, destination, group)
+        """Spark writes to the topic by format `rocketmq`, under the name brokers know."""
+        extended = _own(destination.extended, RocketProducerProperties, destination.binding)
+        namespace = self._settings.namespace(extended)
+        group = namespace.wrap(self.producer_group(destination.name, extended))
+        known = replace(destination, name=namespace.wrap(destination.name))
+        return spark_sink(self._known_name_servers, known, group)
 
     @property
     def _known_name_servers(self) -> str:
@@ -415,9 +437,9 @@ class RocketBinder(Binder):
         )
 
 
-def _check_name(validate: Callable[[str], None], name: str, key: str) -> None:
+def _check_name(validate: Callable[[str], None], name: str, key: str, namespace: Namespace) -> None:
     try:
-        validate(name)
+        validate(namespace.wrap(name))
     except ValueError as error:
         raise ConfigurationError(str(error), key=key, value=name) from error
 

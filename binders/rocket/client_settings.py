@@ -5,12 +5,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, TypedDict
 
-from binders.rocket.properties import (
-    AllocateStrategy,
-    RocketBinderProperties,
-    RocketConsumerProperties,
-    RocketProducerProperties,
-)
+from binders.rocket.binder_properties import RocketBinderProperties
+from binders.rocket.consumer_properties import AllocateStrategy, RocketConsumerProperties
+from binders.rocket.producer_properties import RocketProducerProperties
 from rocket_client import (
     ConsumeFromWhere,
     LitePullConsumerSettings,
@@ -24,6 +21,8 @@ from rocket_client.allocation import (
     averagely,
     averagely_by_circle,
 )
+from rocket_client.namespace import Namespace, namespace_of
+from rocket_client.shared_clients import BROADCASTING_INSTANCE
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, StartPosition
 
@@ -43,6 +42,7 @@ class _Client(TypedDict):
     """What all clients have in common."""
 
     name_servers: Sequence[str]
+    namespace: str
     unit_name: str | None
     vip_channel_enabled: bool
     poll_name_server_interval: timedelta
@@ -52,6 +52,7 @@ class _Client(TypedDict):
 class _Consumer(TypedDict):
     """What all members of groups have in common."""
 
+    instance_name: str | None
     persist_consumer_offset_interval: timedelta
     message_model: MessageModel
     consume_from_where: ConsumeFromWhere
@@ -99,7 +100,7 @@ class ClientSettingsMaker:
         delivery = destination.delivery
         return PushConsumerSettings(
             **self._client(extended),
-            **self._consumer(extended, delivery),
+            **self._consumer(extended, destination),
             # The receiver holds the permits; what is cached is bounded by the pull thresholds.
             concurrency=None,
             consume_message_batch_max_size=delivery.batch_size if destination.properties.batch_mode else 1,
@@ -115,26 +116,33 @@ class ClientSettingsMaker:
         """The settings of a consumer that is polled; what is consumed, settlements say."""
         return LitePullConsumerSettings(
             **self._client(extended),
-            **self._consumer(extended, destination.delivery),
+            **self._consumer(extended, destination),
             auto_commit=False,
             poll_timeout=extended.poll_timeout,
             pull_threshold_for_all=extended.pull.pull_threshold_for_all,
         )
+
+    def namespace(self, extended: RocketProducerProperties | RocketConsumerProperties) -> Namespace:
+        """What the topics and groups of a binding are put into."""
+        return Namespace(extended.namespace or self._binder.namespace or namespace_of(self._name_servers))
 
     def _client(self, extended: RocketProducerProperties | RocketConsumerProperties) -> _Client:
         binder = self._binder
         vip = extended.vip_channel_enabled
         return _Client(
             name_servers=self._name_servers,
+            namespace=self.namespace(extended).name,
             unit_name=extended.unit_name or binder.unit_name,
             vip_channel_enabled=binder.vip_channel_enabled if vip is None else vip,
             poll_name_server_interval=extended.poll_name_server_interval or binder.poll_name_server_interval,
             heartbeat_broker_interval=extended.heartbeat_broker_interval or binder.heartbeat_broker_interval,
         )
 
-    def _consumer(self, extended: RocketConsumerProperties, delivery: Delivery) -> _Consumer:
-        binder, push, start_time = self._binder, extended.push, delivery.start_time_ms
+    def _consumer(self, extended: RocketConsumerProperties, destination: ConsumerDestination) -> _Consumer:
+        binder, push, delivery = self._binder, extended.push, destination.delivery
+        start_time = delivery.start_time_ms
         return _Consumer(
+            instance_name=_instance_name(destination),
             persist_consumer_offset_interval=extended.persist_consumer_offset_interval
             or binder.persist_consumer_offset_interval,
             message_model=MessageModel.BROADCASTING if delivery.broadcast else MessageModel.CLUSTERING,
@@ -150,6 +158,13 @@ class ClientSettingsMaker:
             pull_time_delay_when_exception=extended.pull_time_delay_mills_when_exception,
             local_offset_store_dir=Path(binder.offset_store) if binder.offset_store else None,
         )
+
+
+def _instance_name(destination: ConsumerDestination) -> str | None:
+    """A broadcasting member's own, so that instances on one machine keep their offsets in files of their own."""
+    if not destination.delivery.broadcast or not destination.instance_index:
+        return None
+    return f"{BROADCASTING_INSTANCE}-{destination.instance_index}"
 
 
 def redelivery_limit(delivery: Delivery) -> int:

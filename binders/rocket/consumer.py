@@ -29,6 +29,7 @@ _SUCCESS = Success()
 
 
 R = TypeVar("R")
+A = TypeVar("A", RetryLater, Suspend)
 
 
 class RocketMember(ConsumerBinding, Generic[R]):
@@ -55,7 +56,7 @@ class RocketMember(ConsumerBinding, Generic[R]):
         if self._delivery.ordered:
             consumer.listen_orderly(self._handle_in_order)
         else:
-            consumer.listen_concurrently(self._handle)
+            consumer.listen_concurrently(self._handle, destination.permits)
 
     @property
     def state(self) -> BindingState:
@@ -98,22 +99,8 @@ class RocketMember(ConsumerBinding, Generic[R]):
     ) -> OrderlyOutcome | Sequence[OrderlyOutcome]:
         """Hand messages over before those behind them."""
 
-    def _outcome(self, settlement: Settlement) -> ConcurrentOutcome:
-        if isinstance(settlement, Accept):
-            return _SUCCESS
-        if isinstance(settlement, RejectMessage):
-            return Reject(_cause(settlement))
-        return RetryLater(retry_level(self._delivery, settlement), settlement.cause)
-
-    @staticmethod
-    def _outcome_in_order(settlement: Settlement) -> OrderlyOutcome:
-        if isinstance(settlement, Accept):
-            return _SUCCESS
-        if isinstance(settlement, RejectMessage):
-            return Reject(_cause(settlement))
-        return Suspend(
-            None if settlement.after is None else settlement.after.total_seconds(), settlement.cause
-        )
+    def _later(self, retry: Retry) -> RetryLater:
+        return RetryLater(retry_level(self._delivery, retry), retry.cause)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._destination.binding!r} {self._state.value}>"
@@ -124,11 +111,11 @@ class RocketConsumerBinding(RocketMember[Receiver]):
 
     async def _handle(self, messages: list[MessageExt], context: ConsumeContext) -> ConcurrentOutcome:
         (message,) = messages
-        return self._outcome(await self._receiver(to_framework(message), message.reconsume_times))
+        return _outcome(await self._receiver(to_framework(message), message.reconsume_times), self._later)
 
     async def _handle_in_order(self, messages: list[MessageExt], context: ConsumeContext) -> OrderlyOutcome:
         (message,) = messages
-        return self._outcome_in_order(await self._receiver(to_framework(message), message.reconsume_times))
+        return _outcome(await self._receiver(to_framework(message), message.reconsume_times), _suspension)
 
 
 class RocketBatchBinding(RocketMember[BatchReceiver]):
@@ -137,12 +124,12 @@ class RocketBatchBinding(RocketMember[BatchReceiver]):
     async def _handle(
         self, messages: list[MessageExt], context: ConsumeContext
     ) -> Sequence[ConcurrentOutcome]:
-        return [self._outcome(settlement) for settlement in await self._settle(messages)]
+        return [_outcome(settlement, self._later) for settlement in await self._settle(messages)]
 
     async def _handle_in_order(
         self, messages: list[MessageExt], context: ConsumeContext
     ) -> Sequence[OrderlyOutcome]:
-        return [self._outcome_in_order(settlement) for settlement in await self._settle(messages)]
+        return [_outcome(settlement, _suspension) for settlement in await self._settle(messages)]
 
     async def _settle(self, messages: Sequence[MessageExt]) -> Sequence[Settlement]:
         return await self._receiver.receive_batch(
@@ -171,5 +158,14 @@ def level_of(delay: timedelta, levels: Sequence[timedelta]) -> int:
     return len(levels)
 
 
-def _cause(rejected: RejectMessage) -> BaseException | str:
-    return rejected.cause or rejected.reason
+def _outcome(settlement: Settlement, again: Callable[[Retry], A]) -> Success | Reject | A:
+    """What the client is told of a message; ``again`` says it of one that comes again."""
+    if isinstance(settlement, Accept):
+        return _SUCCESS
+    if isinstance(settlement, RejectMessage):
+        return Reject(settlement.cause or settlement.reason)
+    return again(settlement)
+
+
+def _suspension(retry: Retry) -> Suspend:
+    return Suspend(None if retry.after is None else retry.after.total_seconds(), retry.cause)

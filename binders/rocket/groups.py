@@ -19,7 +19,7 @@ class Subscriptions:
         self._first: dict[str, ConsumerDestination] = {}
 
     def check(self, group: str, destination: ConsumerDestination) -> None:
-        """Refuse a binding that subscribes to something else than the group's first.
+        """Refuse a binding that subscribes to something else than the first of the group, as brokers know it.
 
         Raises:
             ConfigurationError: It does.
@@ -27,13 +27,13 @@ class Subscriptions:
         first = self._first.setdefault(group, destination)
         if _subscription(first) != _subscription(destination):
             raise ConfigurationError(
-                f"bindings {first.binding!r} and {destination.binding!r} are both in group {group!r}, but one "
-                f"subscribes to {first.name!r} with {_filter(first)}, the other to "
+                f"bindings {first.binding!r} and {destination.binding!r} are both in group {destination.group!r}, "
+                f"but one subscribes to {first.name!r} with {_filter(first)}, the other to "
                 f"{destination.name!r} with {_filter(destination)}. "
                 "All members of a RocketMQ group must subscribe to the same, or messages get lost: "
                 "give each of the bindings a group of its own, or list all topics in one binding's destination.",
                 key="group",
-                value=group,
+                value=destination.group,
             )
 
 

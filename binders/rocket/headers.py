@@ -11,19 +11,15 @@ That is what the first generation of Spring Cloud Alibaba's binder writes and re
 so a Java application sees the headers a Python application set, and the other way round.
 """
 
-import base64
-import binascii
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from enum import Enum
+from contextlib import suppress
 from typing import Final
-from uuid import UUID
 
 import msgspec
 
 from rocket_remoting.message import MessageExt
 from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY, RESERVED_PROPERTIES
 from streamkit.messaging import headers as portable
+from streamkit.messaging.java_headers import declared_types, from_json, java_type, require_utf8, to_json
 
 ROCKETMQ_PREFIX: Final = "rocketmq_"
 TOPIC: Final = "rocketmq_TOPIC"
@@ -39,45 +35,16 @@ RECONSUME_TIMES: Final = "rocketmq_RECONSUME_TIMES"
 KEYS: Final = "rocketmq_KEYS"
 TAGS: Final = "rocketmq_TAGS"
 
-# Headers that steer a send or a dispatch in this process and mean nothing to whoever receives the message.
-_LOCAL: Final = frozenset(
-    {
-        portable.KEY,
-        portable.TAGS,
-        portable.DELAY,
-        portable.DELIVER_AT,
-        portable.PARTITION,
-        portable.PARTITION_OVERRIDE,
-        portable.DELIVERY_ATTEMPT,
-        portable.ERROR_CHANNEL,
-        portable.REPLY_CHANNEL,
-        portable.SEND_TO_DESTINATION,
-        portable.JSON_HEADER_TYPES,
-    }
-)
-_SKIPPED: Final = _LOCAL | RESERVED_PROPERTIES
+_SKIPPED: Final = portable.STEERING | {portable.KEY, portable.TAGS} | RESERVED_PROPERTIES
 
-_INT32: Final = range(-(2**31), 2**31)
 _SEPARATORS: Final = "\x01\x02"
-
-_JAVA_TYPES: Final[Mapping[type, str]] = {
-    bool: "java.lang.Boolean",
-    float: "java.lang.Double",
-    dict: "java.util.LinkedHashMap",
-    list: "java.util.ArrayList",
-    tuple: "java.util.ArrayList",
-    set: "java.util.LinkedHashSet",
-    frozenset: "java.util.LinkedHashSet",
-    UUID: "java.util.UUID",
-    bytes: "[B",
-}
 
 
 def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
     """The user properties of an outgoing message: every header the receiver is to see.
 
     Raises:
-        ValueError: A header cannot be written, because JSON has no form for it or because its text
+        ValueError: A header cannot be written, because JSON or UTF-8 has no form for it or because its text
             holds a character that separates properties on the wire.
     """
     properties = {portable.ID: str(headers.id), portable.TIMESTAMP: str(headers.timestamp)}
@@ -90,30 +57,13 @@ def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
         elif name == portable.CONTENT_TYPE:
             text = str(value)
         else:
-            text, types[name] = _to_json(name, value)
+            text, types[name] = to_json(name, value).decode(), java_type(value)
         _check(name, text)
+        require_utf8(name, text)
         properties[name] = text
     if types:
         properties[portable.JSON_HEADER_TYPES] = msgspec.json.encode(types).decode()
     return properties
-
-
-def _to_json(name: str, value: object) -> tuple[str, str]:
-    try:
-        return msgspec.json.encode(value).decode(), _java_type(value)
-    except TypeError as error:
-        raise ValueError(
-            f"header {name!r} is a {type(value).__name__}, which JSON has no form for: send text, a number, "
-            "a list or a dict"
-        ) from error
-
-
-def _java_type(value: object) -> str:
-    if isinstance(value, (str, datetime, Enum)):
-        return "java.lang.String"
-    if type(value) is int:
-        return "java.lang.Integer" if value in _INT32 else "java.lang.Long"
-    return _JAVA_TYPES.get(type(value), "java.util.LinkedHashMap")
 
 
 def _check(name: str, text: str) -> None:
@@ -157,39 +107,8 @@ def from_message(message: MessageExt) -> dict[str, object]:
 
 def _restore(headers: dict[str, object], types: str) -> None:
     """Give the headers that came as JSON their values back; what cannot be read stays text."""
-    try:
-        declared = msgspec.json.decode(types, type=dict[str, str])
-    except msgspec.DecodeError:
-        return
-    for name, java_type in declared.items():
+    for name, declared in declared_types(types).items():
         text = headers.get(name)
         if isinstance(text, str) and name not in portable.READ_ONLY:
-            try:
-                value = msgspec.json.decode(text)
-                headers[name] = _FROM_JAVA.get(java_type, _unchanged)(value)
-            except (msgspec.DecodeError, ValueError, TypeError, binascii.Error):
-                headers[name] = text
-
-
-def _unchanged(value: object) -> object:
-    return value
-
-
-def _uuid(value: object) -> object:
-    return UUID(str(value))
-
-
-def _bytes(value: object) -> object:
-    return base64.b64decode(str(value), validate=True)
-
-
-def _double(value: object) -> object:
-    return float(value) if isinstance(value, int) else value
-
-
-_FROM_JAVA: Final[Mapping[str, Callable[[object], object]]] = {
-    "java.util.UUID": _uuid,
-    "[B": _bytes,
-    "java.lang.Double": _double,
-    "java.lang.Float": _double,
-}
+            with suppress(ValueError):
+                headers[name] = from_json(text, declared)

@@ -4,7 +4,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from binders.rocket.properties import Embedded, RocketBinderProperties
+from binders.rocket.binder_properties import Embedded, RocketBinderProperties
 from rocket_client.settings import parse_addresses
 from rocket_remoting import ConnectError
 from rocket_remoting.transport import Transport
@@ -101,7 +101,7 @@ class NameServers:
     async def _start(self, address: str, broker_port: int) -> str:
         """Start the broker and return its name server's address."""
         from rocket_broker.embedded import EmbeddedBroker
-        from rocket_broker.errors import BrokerError
+        from rocket_broker.errors import AddressInUse, BrokerError
         from rocket_broker.store.errors import StoreError
 
         broker = EmbeddedBroker(
@@ -115,10 +115,13 @@ class NameServers:
         try:
             await broker.start()
         except (BrokerError, StoreError, OSError) as error:
+            use = f"{PREFIX}.name-server to use a broker that runs already"
+            if isinstance(error, AddressInUse):
+                told = f"{error.address} is in use by another process. Stop that, or set {use}."
+            else:
+                told = f"{error}. Set {use}, or {PREFIX}.embedded-store to have a store of its own."
             raise BinderUnavailable(
-                f"binder {self._binder!r} could not start its embedded broker: {error}. Set {PREFIX}.name-server to "
-                f"use a broker that runs already, or {PREFIX}.embedded-store to have a store of its own.",
-                binder=self._binder,
+                f"binder {self._binder!r} could not start its embedded broker: {told}", binder=self._binder
             ) from error
         self._broker = broker
         return broker.name_server_address

@@ -41,7 +41,7 @@ def streamkit_settings_models(type: str) -> Mapping[str, type[BaseModel]] | None
     """The binder's own settings, and those of Spring's RocketMQ starter that it reads."""
     if type != TYPE:
         return None
-    from binders.rocket.properties import RocketBinderProperties, RocketSpringProperties
+    from binders.rocket.binder_properties import RocketBinderProperties, RocketSpringProperties
 
     return {f"spring.cloud.stream.{TYPE}.binder": RocketBinderProperties, TYPE: RocketSpringProperties}
 
@@ -51,6 +51,7 @@ def streamkit_extended_models(type: str) -> tuple[ConsumerModel, ProducerModel] 
     """The models of RocketMQ's extended consumer and producer properties."""
     if type != TYPE:
         return None
-    from binders.rocket.properties import RocketConsumerProperties, RocketProducerProperties
+    from binders.rocket.consumer_properties import RocketConsumerProperties
+    from binders.rocket.producer_properties import RocketProducerProperties
 
     return RocketConsumerProperties, RocketProducerProperties

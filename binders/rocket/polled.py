@@ -22,7 +22,6 @@ from rocket_client.client import cancel
 from rocket_client.send_back import DEAD_LETTER
 from rocket_remoting import RemotingError
 from rocket_remoting.message import MessageExt, MessageQueue
-from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
 from rocket_remoting.topics import retry_topic
 from streamkit.binder.binder import BindingState, ConsumerDestination, PolledMessage, PolledSource
 from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
@@ -137,7 +136,7 @@ class RocketPolledSource(PolledSource):
         self._waiting.extend(messages)
 
     def _polled(self, queue: MessageQueue, message: MessageExt) -> PolledMessage:
-        message.topic = message.properties.get(PROPERTY_RETRY_TOPIC, message.topic)
+        message.topic = self.consumer.origin_topic(message)
         settle = partial(self._settle, queue, message)
         return PolledMessage(to_framework(message), message.reconsume_times, settle)
 
@@ -146,12 +145,13 @@ class RocketPolledSource(PolledSource):
             return
         try:
             await self._carry_out(message, settlement)
-        except RemotingError as error:
+        except Exception as error:  # whatever it is, the message keeps its place
             log.warning(
                 "Binding %r: message %s could not be sent back and is polled again: %s",
                 self._binding,
                 message.msg_id,
                 error,
+                exc_info=not isinstance(error, RemotingError),
             )
             message.topic = queue.topic
             message.reconsume_times += 1

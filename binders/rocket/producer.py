@@ -4,10 +4,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from binders.rocket.headers import to_properties
-from binders.rocket.properties import SendType
+from binders.rocket.producer_properties import SendType
 from rocket_client import Producer, SendResult, SendStatus
 from rocket_remoting import Message as RocketMessage
 from rocket_remoting import MessageQueue, RemotingError
@@ -19,7 +20,7 @@ from rocket_remoting.properties import (
     PROPERTY_TIMER_DELIVER_MS,
 )
 from streamkit.binder.binder import ProducerBinding, ProducerDestination
-from streamkit.binder.delays import requested_delay
+from streamkit.binder.delays import requested_delay, requested_level
 from streamkit.clock import Clock
 from streamkit.errors import BinderError, UnsupportedCapability
 from streamkit.messaging import headers as portable
@@ -51,6 +52,7 @@ class RocketProducerBinding(ProducerBinding):
         clock: Clock,
     ) -> None:
         self._binder = binder
+        self._unsent = partial(destination.unsent, binder)
         self._binding = destination.binding
         self._topic = destination.name
         self._on_failure = destination.on_failure
@@ -65,7 +67,7 @@ class RocketProducerBinding(ProducerBinding):
 
     @property
     def partition_count(self) -> int | None:
-        """How many queues the topic has, as its route said last."""
+        """How many queues the topic had when the binding was started: a key keeps its queue while it runs."""
         return len(self._queues) or None
 
     async def start(self) -> None:
@@ -92,7 +94,7 @@ class RocketProducerBinding(ProducerBinding):
                 result = await self.producer.send(rocket_message, selector=selector, argument=partition)
                 self._check(result)
         except RemotingError as error:
-            raise self._failed(error) from error
+            raise self._unsent(error) from error
 
     async def _send_in_window(
         self,
@@ -115,7 +117,7 @@ class RocketProducerBinding(ProducerBinding):
         try:
             self._check(await sending)
         except RemotingError as error:
-            failure = self._failed(error)
+            failure = self._unsent(error)
             failure.__cause__ = error
             await self._on_failure(message, failure)
         except BinderError as failure:
@@ -142,9 +144,9 @@ class RocketProducerBinding(ProducerBinding):
 
     def _delay_properties(self, headers: MessageHeaders) -> dict[str, str]:
         """A delay level where one fits exactly; else, on brokers with a timer wheel, the delay or the time itself."""
-        level = headers.get(portable.DELAY_LEVEL)
-        if isinstance(level, int) or (isinstance(level, str) and level.strip().isdecimal()):
-            return {PROPERTY_DELAY_TIME_LEVEL: str(int(level))} if int(level) else {}
+        level = requested_level(headers)
+        if level:
+            return {PROPERTY_DELAY_TIME_LEVEL: str(level)}
         delay = requested_delay(headers, self._clock.now_ms)
         if delay is None or delay <= timedelta(0):
             return {}
@@ -174,13 +176,6 @@ class RocketProducerBinding(ProducerBinding):
                 binder=self._binder,
                 binding=self._binding,
             )
-
-    def _failed(self, error: RemotingError) -> BinderError:
-        return BinderError(
-            f"binding {self._binding!r} could not send to {self._topic!r}: {error}",
-            binder=self._binder,
-            binding=self._binding,
-        )
 
     async def stop(self) -> None:
         """Wait for the sends under way, then close. A second call does nothing."""

@@ -24,7 +24,7 @@ def spark_source(name_servers: str, destination: ConsumerDestination) -> SparkFo
         options["sql"] = delivery.sql
     elif delivery.tags:
         options["tag"] = delivery.tags
-    return SparkFormat(FORMAT, options | _starting(delivery))
+    return SparkFormat(FORMAT, options, _starting(delivery))
 
 
 def spark_sink(name_servers: str, destination: ProducerDestination, group: str) -> SparkFormat:

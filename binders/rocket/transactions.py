@@ -32,7 +32,7 @@ class RocketTransactionalProducerBinding(RocketProducerBinding, TransactionalPro
         try:
             return await self.producer.begin(rocket_message, selector=selector, argument=partition)
         except RemotingError as error:
-            raise self._failed(error) from error
+            raise self._unsent(error) from error
 
 
 def rocket_checker(checker: TransactionChecker) -> RocketTransactionChecker:

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +15,14 @@ from rich.live import Live
 
 from samples.flights.board import Board, BoardView
 from samples.flights.broker_process import BrokerProcess
-from samples.flights.feeder import feed
+from samples.flights.feeder import Feeder
 from samples.flights.listeners import Airport, FlightListeners
+from samples.flights.running import Stalled, StallWatch, next_steps, run_demo
 from samples.flights.table import Flight, Totals, read_flights, totals_of
-from streamkit import Message, StreamApplication
-from streamkit.errors import BinderError, MessagingError
+from streamkit import StreamApplication
 
 HERE = Path(__file__).parent
 REFRESH_SECONDS = 0.1
-RESEND_SECONDS = 0.2
 # A board that stays as it is for so long will never be complete: something is broken.
 STALL_SECONDS = 60.0
 # So many flights are under way at most: the feeder waits for the board, and both bars move together.
@@ -41,10 +40,6 @@ class Options:
     store: Path | None
 
 
-class Stalled(Exception):  # noqa: N818 - a state, not a mistake
-    """Nothing arrived for a minute."""
-
-
 class Run:
     """One run: the flights under way, and the board they end on."""
 
@@ -54,8 +49,6 @@ class Run:
         self._options = options
         self._broker = broker
         self._console = console
-        self._sent = 0
-        self._room = asyncio.Event()
         self._broker_was_killed = False
         self.board = Board(expected.flights)
         self._view = BoardView(self.board)
@@ -72,15 +65,12 @@ class Run:
         )
         async with app:
             channel = app.bound(Airport).departures
-
-            async def send(flight: Flight) -> None:
-                await self._send_until_acknowledged(channel.asend, flight)
-
+            feeder = Feeder[Flight](channel.asend, lead=LEAD, resends=self._options.kill_broker)
             started = loop.time()
-            feeding = asyncio.create_task(feed(read_flights(self._options.limit), send))
+            feeding = asyncio.create_task(feeder.feed(read_flights(self._options.limit)))
             try:
                 with Live(self._view, console=self._console, refresh_per_second=10):
-                    await self._watch(started)
+                    await self._watch(feeder, started)
                 await feeding
             finally:
                 feeding.cancel()
@@ -93,41 +83,16 @@ class Run:
             settings["spring.cloud.stream.rocketmq.binder.name-server"] = name_server
         return settings
 
-    async def _send_until_acknowledged(
-        self, send: Callable[[Message[object]], Awaitable[bool]], flight: Flight
-    ) -> None:
-        await self._room.wait()
-        while True:
-            try:
-                await send(Message(flight))
-            except (BinderError, MessagingError):
-                if not self._options.kill_broker:
-                    raise
-                await asyncio.sleep(RESEND_SECONDS)
-            else:
-                self._sent += 1
-                return
-
-    async def _watch(self, started: float) -> None:
+    async def _watch(self, feeder: Feeder[Flight], started: float) -> None:
         loop = asyncio.get_running_loop()
-        last_seen, last_change = -1, loop.time()
-        self._room.set()
+        stall = StallWatch(STALL_SECONDS)
         while not self.board.is_complete:
             await asyncio.sleep(REFRESH_SECONDS)
-            self._view.update(self._sent, loop.time() - started)
-            self._make_room()
-            if self.board.seen != last_seen:
-                last_seen, last_change = self.board.seen, loop.time()
-            elif loop.time() - last_change > STALL_SECONDS:
-                raise Stalled
+            self._view.update(feeder.sent, loop.time() - started)
+            feeder.has_read(self.board.seen)
+            stall.look(self.board.seen)
             await self._kill_broker_in_the_middle()
-        self._view.update(self._sent, loop.time() - started)
-
-    def _make_room(self) -> None:
-        if self._sent - self.board.seen < LEAD:
-            self._room.set()
-        else:
-            self._room.clear()
+        self._view.update(feeder.sent, loop.time() - started)
 
     async def _kill_broker_in_the_middle(self) -> None:
         if not self._options.kill_broker or self._broker_was_killed or self._broker is None:
@@ -175,12 +140,10 @@ async def _main(options: Options, console: Console) -> int:
         run = Run(options, expected, broker, console)
         try:
             seconds = await run.play()
-        except Stalled:
-            console.print(
-                f"[red]✗[/red] Only {run.board.seen:,} of {run.board.expected:,} flights arrived, "
-                f"and none in the last {STALL_SECONDS:.0f} s."
-            )
-            return 1
+        except Stalled as stalled:
+            raise Stalled(
+                f"{run.board.seen:,} of {run.board.expected:,} flights arrived: {stalled}"
+            ) from stalled
     board = run.board
     wrong = _verdict(board, expected, undisturbed=not options.kill_broker)
     for line in wrong:
@@ -197,22 +160,14 @@ async def _main(options: Options, console: Console) -> int:
 
 
 def _say_what_next(options: Options, console: Console) -> None:
-    console.print("\nNext:", style="bold")
+    steps = {}
     if not options.kill_broker and options.binder == "rocketmq":
-        console.print("  make demo ARGS=--kill-broker        kill the broker; the totals stay")
+        steps["make demo-listeners ARGS=--kill-broker"] = "kill the broker; the totals stay"
     if options.binder == "rocketmq":
-        console.print("  make demo ARGS='--binder inmemory'  the same application without a broker")
-    console.print("  samples/flights/listeners.py        the two functions that did it")
-    console.print("  docs/tutorial.md                    an application of your own")
-
-
-def _run(main: Coroutine[object, object, int]) -> int:
-    """Run on uvloop where it is installed: a fifth less CPU per message."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)
+        steps["make demo-listeners ARGS='--binder inmemory'"] = "the same without a broker"
+    steps["samples/flights/listeners.py"] = "the two functions that did it"
+    steps["docs/tutorial.md"] = "an application of your own"
+    console.print(next_steps(steps))
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -228,7 +183,7 @@ def main(
     if kill_broker and (binder != "rocketmq" or name_server is not None):
         raise click.UsageError("--kill-broker kills the broker that the demo starts itself")
     options = Options(limit, binder, name_server, kill_broker, store)
-    sys.exit(_run(_main(options, Console())))
+    sys.exit(run_demo(_main(options, Console())))
 
 
 if __name__ == "__main__":

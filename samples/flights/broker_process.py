@@ -8,6 +8,8 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from samples.flights.running import Stalled
+
 
 class BrokerProcess:
     """A name server and a broker on free loopback ports, with a store that outlives them."""
@@ -26,7 +28,7 @@ class BrokerProcess:
         """Return when the broker is up. What it logs goes to `broker.log` in the store.
 
         Raises:
-            RuntimeError: It ended before that; the text has what it logged.
+            Stalled: It ended before that; the text has what it logged.
         """
         self._store.mkdir(parents=True, exist_ok=True)
         log = self._store / "broker.log"
@@ -36,13 +38,14 @@ class BrokerProcess:
                 *("--name-server-port", str(self._name_server_port), "--port", str(self._broker_port)),
                 stdout=asyncio.subprocess.PIPE,
                 stderr=logged,
+                start_new_session=True,  # Ctrl-C is for the demo alone, which stops its broker last
             )
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if line.startswith(b"The broker["):
                 return
         code = await self._process.wait()
-        raise RuntimeError(f"the broker ended with code {code}:\n{log.read_text()[-2000:]}")
+        raise Stalled(f"the broker ended with code {code}:\n{log.read_text()[-2000:]}")
 
     async def kill(self) -> None:
         """End it as `kill -9` does: nothing is flushed, nothing is said."""

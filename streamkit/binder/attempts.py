@@ -17,7 +17,13 @@ from typing import Final
 
 from streamkit.binder.delivery import Delivery
 from streamkit.binder.settlement import RejectMessage, Retry, Settlement
-from streamkit.errors import MessageConversionError, MessageDeliveryError, MessageHandlingError
+from streamkit.errors import (
+    AllHandlersFailed,
+    MessageConversionError,
+    MessageDeliveryError,
+    MessageHandlingError,
+)
+from streamkit.messaging.cause import kind_and_text
 
 __all__ = ["BackOff", "RetryPolicy", "after_failure", "after_requeue", "causes", "unwrapped"]
 
@@ -40,6 +46,9 @@ class BackOff:
 
 _ALWAYS_THE_SAME: Final[Mapping[type[BaseException], bool]] = {MessageConversionError: False}
 
+_WRAPPERS: Final = (MessageHandlingError, MessageDeliveryError)
+"""What channels make of a handler's exception."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -60,15 +69,36 @@ class RetryPolicy:
     def is_retryable(self, error: BaseException) -> bool:
         """Return whether another call may help.
 
-        The exception's classes are looked up from the nearest to the farthest, then those of its cause. A
-        payload that cannot be converted will be the same the next time, so it is not retried unless listed.
+        The exception's classes are looked up from the nearest to the farthest, then those of its cause; what is said of
+        every `Exception` is said of the one that was raised, not of what wraps it. A group, such as `asyncio.TaskGroup`
+        raises, is retried if all that is in it is; what several handlers raised in turn, if any of it is, since one
+        that succeeds is enough. A payload that cannot be converted will be the same the next time, so it is not
+        retried unless listed.
         """
+        return self._is_retryable(error, frozenset())
+
+    def _is_retryable(self, error: BaseException, above: frozenset[int]) -> bool:
         for cause in causes(error):
-            for kind in type(cause).__mro__:
-                listed = self.retryable.get(kind, _ALWAYS_THE_SAME.get(kind))
-                if listed is not None:
-                    return listed
+            if id(cause) in above:  # who raises one of a group `from` the group makes a ring
+                break
+            listed = self._listed(cause)
+            if listed is not None:
+                return listed
+            if isinstance(cause, BaseExceptionGroup | AllHandlersFailed):
+                above |= {id(cause)}
+                members = [self._is_retryable(each, above) for each in cause.exceptions]
+                return any(members) if isinstance(cause, AllHandlersFailed) else all(members)
         return self.default_retryable
+
+    def _listed(self, error: BaseException) -> bool | None:
+        """What is said of the nearest of its classes."""
+        for kind in type(error).__mro__:
+            if kind in (Exception, BaseException) and _stands_for_another(error):
+                return None
+            listed = self.retryable.get(kind, _ALWAYS_THE_SAME.get(kind))
+            if listed is not None:
+                return listed
+        return None
 
     def calls(self, redeliveries: int) -> range:
         """Return the values of ``deliveryAttempt`` of the calls that a delivery may make."""
@@ -90,14 +120,20 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 
 def unwrapped(error: BaseException) -> BaseException:
     """Return what was raised at first, without the channel's wrapping."""
-    while type(error) in (MessageHandlingError, MessageDeliveryError) and error.__cause__ is not None:
+    while type(error) in _WRAPPERS and error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
+def _stands_for_another(error: BaseException) -> bool:
+    """Whether the exception only says that there are others."""
+    is_wrapper = type(error) in _WRAPPERS and error.__cause__ is not None
+    return is_wrapper or isinstance(error, BaseExceptionGroup | AllHandlersFailed)
+
+
 def after_failure(delivery: Delivery, redeliveries: int, cause: BaseException, retryable: bool) -> Settlement:
     """Return what becomes of a message whose calls of this delivery all failed."""
-    reason = f"{type(cause).__name__}: {cause}"
+    reason = kind_and_text(cause)
     if not retryable:
         return RejectMessage(reason, cause)
     if delivery.redelivery_level < 0 and not delivery.ordered:

@@ -87,8 +87,8 @@ class BatchMessageReceiver(MessageReceiver):
         try:
             of_all = await self._call(attempt.message(acknowledgment), acknowledgment)
         except SettlementRequest as request:
-            for place, message, redeliveries in attempt.handed():
-                settled[place] = self._requested(message, request, redeliveries)
+            for place, _, redeliveries in attempt.handed():
+                settled[place] = self._requested(request, redeliveries)
             return None
         except Exception as error:
             self._notify_failed(attempt, error)

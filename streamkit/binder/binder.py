@@ -205,6 +205,14 @@ class ProducerDestination:
         if self.customizers is not None:
             self.customizers(native, self)
 
+    def unsent(self, binder: str, reason: object) -> BinderError:
+        """The error of a message that the binder of that name could not send here."""
+        return BinderError(
+            f"binding {self.binding!r} could not send to {self.name!r}: {reason}",
+            binder=binder,
+            binding=self.binding,
+        )
+
 
 class BatchReceiver(Protocol):
     """Handles several delivered messages at once."""
@@ -249,7 +257,8 @@ class PolledMessage:
     Attributes:
         message: The message.
         redeliveries: How often it was given back before.
-        settle: To be awaited once, with what becomes of it; does nothing when the source has stopped.
+        settle: To be awaited once, with what becomes of it; does nothing when the source has stopped. Runs to its end
+            although the poll is cancelled, unless the message is accepted, which should need no waiting.
     """
 
     message: Message[bytes]
@@ -258,7 +267,10 @@ class PolledMessage:
 
 
 class PolledSource(ConsumerBinding):
-    """A member of a group that is asked for messages."""
+    """A member of a group that is asked for messages.
+
+    It is stopped once the messages it gave are settled, or their time is up; no poll's message counts that comes after.
+    """
 
     @abstractmethod
     async def poll(self) -> PolledMessage | None:
@@ -273,7 +285,7 @@ class ProducerBinding(ABC):
 
     @property
     def partition_count(self) -> int | None:
-        """How many partitions the destination has now, or ``None`` when the setting decides."""
+        """How many partitions the binding divides keys among, or ``None`` when the setting decides."""
         return None
 
     @abstractmethod
@@ -311,10 +323,12 @@ class Binder(ABC):
         producer_properties: Model of the extended producer settings.
         multiplexes: Whether one consumer takes all destinations of a binding: for systems where all members of
             a group must subscribe to the same. Such a binder tells them apart by :meth:`origin_of`.
+        is_local: Whether its messages live in this process alone, so that no other process can send or receive them.
     """
 
     type: ClassVar[str]
     multiplexes: ClassVar[bool] = False
+    is_local: ClassVar[bool] = False
     consumer_properties: ConsumerModel = ExtendedConsumerProperties
     producer_properties: ProducerModel = ExtendedProducerProperties
 
@@ -404,6 +418,16 @@ class Binder(ABC):
     async def health(self) -> Health:
         """Return whether the system can be used now; never raises."""
         return Health(HealthStatus.UNKNOWN)
+
+    async def lags(self) -> Mapping[str, int]:
+        """Return how many messages its inputs have not settled yet, by the bindings' names; asked for metrics.
+
+        Without those that it does not know of.
+
+        Raises:
+            BinderError: The system did not tell.
+        """
+        return {}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

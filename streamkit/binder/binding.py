@@ -4,6 +4,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Final, Protocol
 
 from pydantic import BaseModel
@@ -21,7 +22,13 @@ from streamkit.binder.capabilities import Capability, describe
 from streamkit.binder.receiving import MessageReceiver
 from streamkit.binder.sending import SendingHandler
 from streamkit.binder.transactional_sending import TransactionalSendingHandler
-from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError, UnsupportedCapability
+from streamkit.errors import (
+    ApplicationError,
+    BinderError,
+    BinderUnavailable,
+    ConfigurationError,
+    UnsupportedCapability,
+)
 from streamkit.events import binding_changed, binding_created, binding_removed, notify
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.message import Message
@@ -100,6 +107,7 @@ class Binding(ABC):
         self._starting = asyncio.Lock()
         # How often it was stopped: a start that was overtaken by a stop gives up.
         self._stops = 0
+        self._is_closed = False
 
     @property
     @abstractmethod
@@ -117,11 +125,20 @@ class Binding(ABC):
 
         Raises:
             BinderUnavailable: The binder's system is away.
+            ApplicationError: The application stops: nobody would unbind it.
         """
 
     @abstractmethod
     async def stop(self, timeout: float = 30.0) -> None:
         """Unbind, and expect no more to be bound; calls in flight get ``timeout`` seconds."""
+
+    def close(self) -> None:
+        """Say that it is not to be bound any more."""
+        self._is_closed = True
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise ApplicationError(f"binding {self.name!r} cannot be started: the application stops")
 
     def expect(self) -> None:
         """Say that it is going to be bound, now or later."""
@@ -202,6 +219,7 @@ class OutputBinding(Binding):
         async with self._starting:
             if self._producer is not None:
                 return
+            self._refuse_if_closed()
             stops = self._stops
             binder = await self.binder.get()
             producer = await binder.bind_producer(self.destination)
@@ -214,19 +232,31 @@ class OutputBinding(Binding):
             self.channel.unsubscribe(self._refuse)
             self.is_expected = False
             self._created("producer")
-        for feeder in self.feeders:
-            await feeder.start()
+        try:
+            for feeder in self.feeders:
+                await feeder.start()
+        except Exception:  # bound without what feeds it, it could not be started once more
+            await self.stop()
+            raise
 
     async def feed(self, feeder: Feeder) -> None:
-        """Have ``feeder`` send to it, from now on if it is bound."""
+        """Have ``feeder`` send to it, from now on if it is bound; one that cannot start is forgotten."""
         self.feeders.append(feeder)
-        if self._producer is not None:
-            await feeder.start()
+        try:
+            if self._producer is not None:
+                await feeder.start()
+        except BaseException:
+            self.feeders.remove(feeder)
+            raise
 
     async def stop(self, timeout: float = 30.0) -> None:
-        """Unbind; what is being sent is finished."""
-        for feeder in self.feeders:
-            await feeder.stop(timeout)
+        """Unbind; what is being sent is finished. Whatever a feeder raises, everything is stopped."""
+        async with AsyncExitStack() as stopping:  # from the last to the first
+            stopping.push_async_callback(self._unbind)
+            for feeder in reversed(self.feeders):
+                stopping.push_async_callback(feeder.stop, timeout)
+
+    async def _unbind(self) -> None:
         self._stops += 1
         self.is_expected = False
         self.channel.unsubscribe(self._refuse)
@@ -276,6 +306,8 @@ class InputBinding(Binding):
         self._is_paused = False
         # What is left of a stop: calls in flight, and leaving the group.
         self._ending: asyncio.Task[None] | None = None
+        # Seconds the last stop gave to calls in flight: a consumer that was being bound meanwhile may have some, too.
+        self._patience = 0.0
 
     @property
     def settings(self) -> Sequence[BaseModel]:
@@ -306,6 +338,7 @@ class InputBinding(Binding):
             unbound = [each for each in self._consumers if each[0].name not in self._bound]
             if not unbound:
                 return
+            self._refuse_if_closed()
             stops = self._stops
             binder = await self.binder.get()
             for destination, receiver in unbound:
@@ -328,7 +361,7 @@ class InputBinding(Binding):
         except ConfigurationError as error:
             raise self.binder.located(error) from error
         if self._stops != stops:
-            await consumer.stop(0)
+            await consumer.stop(self._patience)
             return False
         self._bound[destination.name] = consumer
         if self._is_paused:
@@ -341,6 +374,7 @@ class InputBinding(Binding):
         A listener may stop its own binding: then this returns while the calls in flight end.
         """
         self._stops += 1
+        self._patience = timeout
         self.is_expected = self._is_paused = False
         bound, self._bound = self._bound, {}
         stopping = [asyncio.create_task(consumer.stop(timeout)) for consumer in bound.values()]

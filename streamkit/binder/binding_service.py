@@ -18,7 +18,7 @@ from streamkit.binder.factory import BindingFactory, NewDestination
 from streamkit.binder.registry import BinderRegistry
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import PREFIX, StreamSettings
-from streamkit.errors import BinderUnavailable, ConfigurationError, ConfigurationErrors
+from streamkit.errors import ApplicationError, BinderUnavailable, ConfigurationError, ConfigurationErrors
 from streamkit.events import binding_failed, notify
 from streamkit.messaging.channel import SubscribableChannel
 
@@ -51,6 +51,9 @@ class BindingService:
         # Bindings made by name while the application runs, the one used longest ago first.
         self._dynamic: OrderedDict[tuple[str, str | None], OutputBinding] = OrderedDict()
         self._making = asyncio.Lock()
+        # What is bound from now on nobody would unbind: inputs, then outputs too.
+        self._is_stopping = False
+        self._is_closed = False
 
     @property
     def inputs(self) -> Sequence[InputBinding]:
@@ -86,9 +89,15 @@ class BindingService:
         await self._bind([*self.outputs, *self.inputs])
 
     async def launch(self, binding: OutputBinding | InputBinding) -> None:
-        """Take charge of one more binding, and bind it if it starts by itself; errors as those of :meth:`start`."""
+        """Take charge of one more binding, and bind it if it starts by itself; errors as those of :meth:`start`.
+
+        Raises:
+            ApplicationError: The application stops.
+        """
         self.add(binding)
         try:
+            is_input = isinstance(binding, InputBinding)
+            self._refuse(binding.name, self._is_stopping if is_input else self._is_closed)
             await self._bind([binding])
         except BaseException:
             del self.bindings[binding.name], self._by_uniform_name[uniform(binding.name)]
@@ -104,7 +113,7 @@ class BindingService:
                 self._retry_later(binding)
 
     def _starts(self, binding: Binding) -> bool:
-        properties = self.factory.properties(binding.name)
+        properties = self.factory.settings.properties(binding.name)
         if isinstance(binding, InputBinding):
             return properties.consumer.auto_startup and binding.starts
         return properties.producer.auto_startup
@@ -181,6 +190,7 @@ class BindingService:
         Raises:
             ConfigurationError: It is an input, or may not be made.
             BinderError: It cannot be bound.
+            ApplicationError: The application stops, and has unbound its outputs.
         """
         found = self.find(name)
         if isinstance(found, OutputBinding) and binder in (None, found.binder.binder.name):
@@ -203,15 +213,26 @@ class BindingService:
 
     async def _make(self, name: str, binder: str | None, make_channel: MakeChannel) -> OutputBinding:
         allowed = self._settings.dynamic_destinations
-        if allowed and name not in allowed and not self.factory.is_configured(name):
+        if allowed and name not in allowed and not self.factory.settings.is_configured(name):
             raise ConfigurationError(
                 f"destination {name!r} may not be bound while the application runs: {PREFIX}.dynamic-destinations "
                 f"lists only {', '.join(allowed)}",
                 value=name,
             )
+        self._refuse(name, self._is_closed)
         binding = self.factory.output(name, make_channel(name), binder, self.on_new_destination)
         await binding.start()
+        try:
+            self._refuse(name, self._is_closed)
+        except ApplicationError:
+            await binding.stop()
+            raise
         return binding
+
+    @staticmethod
+    def _refuse(name: str, is_too_late: bool) -> None:
+        if is_too_late:
+            raise ApplicationError(f"binding {name!r} cannot be made: the application stops")
 
     async def _evict(self) -> None:
         while len(self._dynamic) > self._settings.dynamic_destination_cache_size:
@@ -228,8 +249,15 @@ class BindingService:
         for task in retries:
             task.cancel()
         await asyncio.gather(*retries, return_exceptions=True)
+        self._is_stopping = True
+        for binding in self.inputs:
+            binding.close()
         errors = await _all(binding.stop(timeout) for binding in self.inputs)
-        errors += await _all(binding.stop(timeout) for binding in [*self.outputs, *self._dynamic.values()])
+        self._is_closed = True
+        outputs = [*self.outputs, *self._dynamic.values()]
+        for output in outputs:
+            output.close()
+        errors += await _all(output.stop(timeout) for output in outputs)
         self._dynamic.clear()
         errors += await _all([self._registry.stop()])
         if errors:

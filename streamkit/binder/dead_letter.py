@@ -4,6 +4,7 @@ import traceback
 from typing import Final
 
 from streamkit.binder.settlement import RejectMessage
+from streamkit.messaging.cause import text_of
 
 __all__ = ["FAILURE_MESSAGE", "FAILURE_PLACE", "FAILURE_TYPE", "cause_headers"]
 
@@ -20,16 +21,22 @@ _MAX_PLACE: Final = 300
 
 
 def cause_headers(rejected: RejectMessage) -> dict[str, str]:
-    """Return the headers that tell why a message was rejected; empty texts are left out."""
-    cause = rejected.cause
-    if cause is None:
-        return {FAILURE_MESSAGE: rejected.reason[:_MAX_MESSAGE]} if rejected.reason else {}
+    """Return the headers that tell why a message was rejected; empty texts are left out.
+
+    What UTF-8 cannot hold, such as half of a surrogate pair that was read from JSON, is ``?`` in them.
+    """
+    told = {FAILURE_MESSAGE: rejected.reason[:_MAX_MESSAGE]}
+    if rejected.cause is not None:
+        told = _of_cause(rejected.cause)
+    return {name: text.encode(errors="replace").decode() for name, text in told.items() if text}
+
+
+def _of_cause(cause: BaseException) -> dict[str, str]:
     kind = type(cause)
     frames = traceback.extract_tb(cause.__traceback__)
     place = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else ""
-    told = {
+    return {
         FAILURE_TYPE: f"{kind.__module__}.{kind.__qualname__}"[:_MAX_TYPE],
-        FAILURE_MESSAGE: str(cause)[:_MAX_MESSAGE],
+        FAILURE_MESSAGE: text_of(cause)[:_MAX_MESSAGE],
         FAILURE_PLACE: place[-_MAX_PLACE:],
     }
-    return {name: text for name, text in told.items() if text}

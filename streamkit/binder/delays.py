@@ -3,9 +3,20 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from streamkit.messaging.headers import DELAY, DELIVER_AT, MessageHeaders
+from streamkit.messaging.headers import DELAY, DELAY_LEVEL, DELIVER_AT, MessageHeaders
 
-__all__ = ["requested_delay"]
+__all__ = ["requested_delay", "requested_level"]
+
+
+def requested_level(headers: MessageHeaders) -> int:
+    """Return the delay level that the message asks for, 0 where it asks for none; it wins over a delay.
+
+    As Spring Cloud Alibaba reads it: a number or its text. Anything else is none.
+    """
+    level = headers.get(DELAY_LEVEL)
+    if isinstance(level, str) and level.strip().isdecimal():
+        return int(level)
+    return max(0, int(level)) if isinstance(level, int) else 0
 
 
 def requested_delay(headers: MessageHeaders, now_ms: Callable[[], int]) -> timedelta | None:

@@ -5,7 +5,7 @@ meaning is translated once into a :class:`Delivery`; attempts, the in-memory bin
 read only that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 from pydantic import BaseModel, ConfigDict
 
 from streamkit.binder.capabilities import Capability, Requirement
+from streamkit.binder.settlement import Retry
+from streamkit.messaging.message import Message
 
 __all__ = [
     "DEFAULT_BATCH_SIZE",
@@ -114,6 +116,11 @@ class Delivery:
         level = self.redelivery_level if self.redelivery_level > 0 else _FIRST_REDELIVERY_LEVEL + redeliveries
         return self.level_delay(level)
 
+    def pause_before(self, retry: Retry, redeliveries: int) -> float:
+        """Return the seconds before the next delivery: what ``retry`` says, else :meth:`redelivery_delay`."""
+        after = self.redelivery_delay(redeliveries) if retry.after is None else retry.after
+        return after.total_seconds()
+
 
 class ExtendedConsumerProperties(BaseModel):
     """A binder's own settings of one consumer binding; subclass it and say what they mean.
@@ -172,6 +179,11 @@ class ExtendedProducerProperties(BaseModel):
 
     def transaction(self) -> TransactionTerms | None:
         """Return what these settings say of transactions, or ``None`` where messages are sent without."""
+        return None
+
+    @property
+    def message_key(self) -> "Callable[[Message[object]], object] | None":
+        """What makes a message's key, out of the message as it was sent; it wins over the header."""
         return None
 
     @property

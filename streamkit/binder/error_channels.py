@@ -54,6 +54,7 @@ class ErrorChannels:
 
     def __init__(self) -> None:
         self._channels: dict[str, PublishSubscribeChannel] = {}
+        self._portal: Portal | None = None
         self.everything = self.channel(GLOBAL_ERROR_CHANNEL)
         self.everything.subscribe(log_error)
 
@@ -61,11 +62,12 @@ class ErrorChannels:
         """Return the error channel of that name."""
         found = self._channels.get(name)
         if found is None:
-            found = self._channels[name] = PublishSubscribeChannel(name)
+            found = self._channels[name] = PublishSubscribeChannel(name, portal=self._portal)
         return found
 
     def attach(self, portal: Portal | None) -> None:
-        """Lead `send` from other threads to the application's loop."""
+        """Lead `send` from other threads to the application's loop; None when it does not run any more."""
+        self._portal = portal
         for channel in self._channels.values():
             channel.portal = portal
 

@@ -63,7 +63,7 @@ class Partitioner:
         """Return the partition of ``message`` among ``count``.
 
         Raises:
-            MessageDeliveryError: It has no key.
+            MessageDeliveryError: It has no key, or none that makes a partition.
         """
         override = message.headers.get(PARTITION_OVERRIDE)
         if override is not None:
@@ -71,8 +71,13 @@ class Partitioner:
         key = self._extract(message)
         if key is None:
             raise MessageDeliveryError("the partition key of the message is None", message)
+        chosen: object = self._select(key, count)
+        if not isinstance(chosen, int):
+            raise MessageDeliveryError(
+                f"the partition selector gives {chosen!r} for key {key!r}: expected a whole number", message
+            )
         # As Java does it, where a remainder has the sign of what is divided.
-        return abs(self._select(key, count)) % count
+        return abs(chosen) % count
 
 
 def explicit_partition(message: Message[object]) -> int | None:

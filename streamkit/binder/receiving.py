@@ -28,6 +28,8 @@ from streamkit.errors import (
     SettlementRequest,
 )
 from streamkit.events import message_failed, message_handled, message_received, message_settled, notify
+from streamkit.messaging.cancellation import ends_more_than_the_call, failure_of
+from streamkit.messaging.cause import kind_and_text, text_of
 from streamkit.messaging.headers import DELIVERY_ATTEMPT, SOURCE_DATA
 from streamkit.messaging.message import ErrorMessage, Message
 
@@ -128,7 +130,7 @@ class MessageReceiver:
                 settlement = await self._call(attempt, acknowledgment)
                 return settlement if settlement is ACCEPT else self._bounded(settlement, redeliveries)
             except SettlementRequest as request:
-                return self._requested(attempt, request, redeliveries)
+                return self._requested(request, redeliveries)
             except Exception as error:
                 if message_failed.receivers:
                     notify(message_failed, self._owner, binding=self._binding, message=attempt, error=error)
@@ -138,16 +140,17 @@ class MessageReceiver:
                 retryable = self._policy.is_retryable(error)
                 if number == calls[-1] or not retryable:
                     return await self._given_up(attempt, error, number, redeliveries, retryable)
-                pause = self._policy.back_off.pause(number)
-                log.warning(
-                    "Binding %r: attempt %d failed, next in %g s: %r",
-                    self._binding,
-                    number,
-                    pause,
-                    unwrapped(error),
-                )
+                pause = self._pause_after(number, error)
             await self._permits.sleep(pause)
         raise AssertionError("a delivery makes at least one call")
+
+    def _pause_after(self, number: int, error: Exception) -> float:
+        """Tell of a failed attempt; return the seconds before the next one."""
+        pause = self._policy.back_off.pause(number)
+        log.warning(
+            "Binding %r: attempt %d failed, next in %g s: %r", self._binding, number, pause, unwrapped(error)
+        )
+        return pause
 
     async def _call(self, message: Message[object], acknowledgment: Acknowledgment | None) -> Settlement:
         """Make one call, and wait for the settlement if the listener took it upon itself."""
@@ -167,14 +170,17 @@ class MessageReceiver:
             permits.release()
             held = False
             return await acknowledgment.settled()
-        except asyncio.CancelledError as error:
-            if call is not None and Deadlines.is_timeout(call):
+        except Exception:
+            raise
+        except BaseException as error:
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            if is_cancelled and call is not None and Deadlines.is_timeout(call):
                 if acknowledgment is not None and acknowledgment.settlement is not None:
                     return acknowledgment.settlement
                 return self._timed_out(message)
-            if _is_cancelled():
+            if ends_more_than_the_call(error):
                 raise
-            raise MessagingError("the listener awaited something that was cancelled", message) from error
+            raise failure_of(error, "the listener", message) from error
         finally:
             if held:
                 permits.release()
@@ -195,9 +201,7 @@ class MessageReceiver:
             return ACCEPT
         return Retry(None, error)
 
-    def _requested(
-        self, message: Message[bytes], request: SettlementRequest, redeliveries: int
-    ) -> Settlement:
+    def _requested(self, request: SettlementRequest, redeliveries: int) -> Settlement:
         """Return what the listener chose by raising."""
         if isinstance(request, Requeue):
             return self._bounded(Retry(request.after, request.__cause__), redeliveries, str(request))
@@ -212,7 +216,7 @@ class MessageReceiver:
             )
             return ACCEPT
         if isinstance(settlement, Retry):
-            reason = reason or ("retried by hand" if settlement.cause is None else str(settlement.cause))
+            reason = reason or ("retried by hand" if settlement.cause is None else text_of(settlement.cause))
             return after_requeue(self._delivery, redeliveries, settlement, reason)
         return settlement
 
@@ -222,22 +226,22 @@ class MessageReceiver:
         """Return what becomes of a message whose calls in process are over."""
         cause = unwrapped(error)
         try:
-            if await self._on_error(self._error_message(message, error, cause, attempts)):
+            if await self._on_error(self._error_message(message, cause, attempts)):
                 return ACCEPT
         except SettlementRequest as request:
-            return self._requested(message, request, redeliveries)
-        except Exception:
+            return self._requested(request, redeliveries)
+        except BaseException as failure:
+            if ends_more_than_the_call(failure):
+                raise
             log.exception("The error handling of binding %r failed itself", self._binding)
         if self._delivery.broadcast:
             log.error("Binding %r drops message %s: %r", self._binding, message.headers.id, cause)
             return ACCEPT
         return after_failure(self._delivery, redeliveries, cause, retryable)
 
-    def _error_message(
-        self, message: Message[bytes], error: Exception, cause: BaseException, attempts: int
-    ) -> ErrorMessage:
+    def _error_message(self, message: Message[bytes], cause: BaseException, attempts: int) -> ErrorMessage:
         payload: MessagingError
-        reason = f"{type(cause).__name__}: {cause}"
+        reason = kind_and_text(cause)
         if isinstance(cause, MessagingError) and cause.failed_message is not None:
             payload = cause
         elif attempts > 1:
@@ -261,9 +265,3 @@ class MessageReceiver:
         """Drop the timer of deadlines; no call is under way any more."""
         if self._deadlines is not None:
             self._deadlines.close()
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody cancelled the running task; else its CancelledError is of something it awaited."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -23,6 +23,7 @@ from streamkit.clock import Clock
 from streamkit.config.environment import Environment
 from streamkit.config.settings import PREFIX, BinderConfiguration, StreamSettings
 from streamkit.errors import ConfigurationError
+from streamkit.messaging.cause import kind_and_text
 
 __all__ = ["ENTRY_POINTS", "BinderRegistry", "BinderTypes", "installed_types"]
 
@@ -95,9 +96,16 @@ class BinderTypes:
     def _hooks(self, type_: str) -> pluggy.PluginManager:
         found = self._loaded.get(type_)
         if found is None:
-            found = self._loaded[type_] = pluggy.PluginManager(PROJECT)
+            found = pluggy.PluginManager(PROJECT)
             found.add_hookspecs(BinderHooks)
-            found.register(self._plugin(type_))
+            plugin = self._plugin(type_)
+            try:
+                found.register(plugin)
+            except pluggy.PluginValidationError as error:
+                raise ConfigurationError(
+                    f"the plugin of binder type {type_!r} is not made for this version of streamkit: {error}"
+                ) from error
+            self._loaded[type_] = found
         return found
 
     def _plugin(self, type_: str) -> object:
@@ -113,7 +121,13 @@ class BinderTypes:
                 value=type_,
                 suggestion=near[0] if near else None,
             )
-        return entry.load()
+        try:
+            return entry.load()
+        except Exception as error:  # somebody else's module may raise anything
+            package = "" if entry.dist is None else f" of package {entry.dist.name}"
+            raise ConfigurationError(
+                f"binder type {type_!r}, {entry.value}{package}, cannot be loaded: {kind_and_text(error)}"
+            ) from error
 
 
 class BinderRegistry:

@@ -23,13 +23,14 @@ from streamkit.messaging.headers import (
     DELAY,
     DELAY_LEVEL,
     DELIVER_AT,
+    KEY,
     PARTITION,
     PARTITION_OVERRIDE,
     TRANSACTION,
 )
 from streamkit.messaging.message import Message
 
-__all__ = ["SendFailure", "SendingHandler", "Writer"]
+__all__ = ["SendFailure", "SendingHandler", "Writer", "reporting_loss", "write_native"]
 
 Writer = Callable[[Message[object]], Message[bytes]]
 SendFailure = Callable[[Message[bytes], BinderError], Awaitable[None]]
@@ -55,6 +56,7 @@ class SendingHandler:
         capabilities: frozenset[Capability],
         write: Writer,
         *,
+        key: Callable[[Message[object]], object] | None = None,
         partitioner: Partitioner | None = None,
         partition_count: int = 1,
         on_failure: SendFailure | None = None,
@@ -67,6 +69,7 @@ class SendingHandler:
             producer: What the binder made of it.
             capabilities: What the binder can do.
             write: Makes the wire message; see :func:`write_native` for bindings without conversion.
+            key: Makes the key of a message, where settings say how.
             partitioner: Chooses partitions, on a partitioned binding.
             partition_count: The setting, for binders that do not know their partitions.
             on_failure: Takes failed sends in place of the sender.
@@ -75,6 +78,7 @@ class SendingHandler:
         self._binding = binding
         self._producer = producer
         self._write = write
+        self._key = key
         self._partitioner = partitioner
         self._partition_count = partition_count
         self._on_failure = on_failure
@@ -117,6 +121,8 @@ class SendingHandler:
         """
         if self._refused:
             self._refuse(message)
+        if self._key is not None and (key := self._key(message)) is not None:
+            message = Message(message.payload, message.headers.annotated(KEY, key))
         partition = self._partition(message)
         wire = self._write(message)
         if partition is not None:
@@ -148,6 +154,17 @@ class SendingHandler:
             return explicit_partition(message)
         count = self._producer.partition_count or self._partition_count
         return self._partitioner.partition(message, count)
+
+
+def reporting_loss(owner: object, binding: str, report: SendFailure) -> SendFailure:
+    """Return what is told of messages that the binder took and lost after all: `report`, and whoever listens."""
+
+    async def lost(message: Message[bytes], error: BinderError) -> None:
+        if send_failed.receivers:
+            notify(send_failed, owner, binding=binding, message=message, error=error)
+        await report(message, error)
+
+    return lost
 
 
 def write_native(message: Message[object]) -> Message[bytes]:

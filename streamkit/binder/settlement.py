@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, TypeAlias
 
+from streamkit.errors import expect
+
 __all__ = ["ACCEPT", "RETRY", "Accept", "RejectMessage", "Retry", "Settlement"]
 
 
@@ -30,6 +32,10 @@ class Retry:
     after: timedelta | None = None
     cause: BaseException | None = None
 
+    def __post_init__(self) -> None:
+        expect("Retry", "after", self.after, timedelta)
+        expect("Retry", "cause", self.cause, BaseException)
+
 
 @dataclass(frozen=True, slots=True)
 class RejectMessage:
@@ -42,6 +48,10 @@ class RejectMessage:
 
     reason: str
     cause: BaseException | None = None
+
+    def __post_init__(self) -> None:
+        expect("RejectMessage", "reason", self.reason, str, required=True)
+        expect("RejectMessage", "cause", self.cause, BaseException)
 
 
 Settlement: TypeAlias = Accept | Retry | RejectMessage

@@ -7,6 +7,7 @@ commands' docstrings, read from their source without importing it.
 
 import ast
 import importlib.util
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 
@@ -41,6 +42,19 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise click.ClickException(f"{entry.value} is no click command, so {cmd_name} cannot be run")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was nearly named."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if not near:
+                raise
+            text = f"{error.format_message().rstrip('.')}; did you mean {near[0]!r}?"
+            raise click.UsageError(text, ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""

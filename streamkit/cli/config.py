@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
 from streamkit.binder.registry import BinderTypes
+from streamkit.cli.setting_arguments import expect_settings
+from streamkit.cli.setting_lists import Line, console_for_settings, print_settings
 from streamkit.config.application_properties import POLLER
 from streamkit.config.environment import Environment
 from streamkit.config.explain import ExplainedSetting, explain_binding, explain_model
@@ -24,7 +25,6 @@ from streamkit.errors import ConfigurationError
 C = TypeVar("C", bound=Callable[..., Any])
 
 _PLACES = (".", "config", "src/main/resources", "src/main/resources/config")
-_UNFOLDED = 1000
 _TITLES: Mapping[Verdict, tuple[str, str]] = {
     Verdict.WRONG: ("Wrong: the application does not start", "red"),
     Verdict.NO_EFFECT: ("Without effect here", "yellow"),
@@ -41,7 +41,6 @@ def config() -> None:
 
 def _options(command: C) -> C:
     """What both commands take."""
-    command = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)(command)
     command = click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
     return click.option(
         "--config-location", metavar="PATHS", help="Files or directories to read instead of ./ and ./config."
@@ -50,6 +49,7 @@ def _options(command: C) -> C:
 
 @config.command(context_settings={"ignore_unknown_options": True})
 @click.argument("binding")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[--KEY=VALUE]...")
 @_options
 @click.pass_context
 def explain(
@@ -61,8 +61,9 @@ def explain(
 ) -> None:
     """Show every setting of BINDING, its value, and where it was set.
 
-    ARGUMENTS like --key=value count as they would when the application starts.
+    Settings like --key=value count as they would when the application starts.
     """
+    expect_settings(context, "BINDING", binding, arguments)
     types = _types(context)
     try:
         environment = _environment(config_location, arguments)
@@ -80,13 +81,17 @@ def explain(
     if as_json:
         click.echo(json.dumps([_row_as_dict(row) for row in rows], indent=2))
         return
-    console = wide_console()
-    console.print(_settings_table(binding, rows))
+    console = console_for_settings()
+    print_settings(console, [(Text(f"binding {binding}", "bold"), [_explained_line(row) for row in rows])])
     if settings.value.configured_name(binding) is None:
         console.print(_nothing_sets(settings.value, binding))
 
 
-@config.command(context_settings={"ignore_unknown_options": True})
+@config.command(
+    context_settings={"ignore_unknown_options": True},
+    short_help="List what becomes of each setting; fail when one is wrong.",
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[PATH] [--KEY=VALUE]...")
 @_options
 @click.pass_context
 def report(
@@ -95,12 +100,14 @@ def report(
     """List what becomes of each setting below PATH: wrong, without effect, honoured, not ours; fail when one is wrong.
 
     PATH is a settings file, or a directory that is looked in as an application started there would, and in its
-    src/main/resources; the current directory, if not given. ARGUMENTS like --key=value count as they would when the
+    src/main/resources; the current directory, if not given. Settings like --key=value count as they would when the
     application starts.
     """
-    paths = [argument for argument in arguments if not argument.startswith("--")]
+    paths = [argument for argument in arguments if not argument.startswith("-")]
+    expect_settings(context, "PATH", "", [argument for argument in arguments if argument.startswith("-")])
     if len(paths) > 1 or (paths and config_location is not None):
-        raise click.UsageError(f"one PATH can be reported on, not {', '.join(arguments)}")
+        given = [*paths, *filter(None, [config_location])]
+        raise click.UsageError(f"one PATH can be reported on, not {', '.join(given)}")
     try:
         environment = _environment(config_location, arguments, Path(paths[0]) if paths else None)
     except ConfigurationError as error:
@@ -178,15 +185,9 @@ def _binder_type(types: BinderTypes, settings: StreamSettings, binding: str) -> 
     return type_ if type_ in types.names else None
 
 
-def _settings_table(binding: str, rows: Sequence[ExplainedSetting]) -> Table:
-    table = Table(title=f"binding {binding}", title_justify="left")
-    table.add_column("setting", no_wrap=True)
-    for column in ("value", "origin"):
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        origin = row.origin if row.note is None else f"{row.origin} (no effect: {row.note})"
-        table.add_row(row.key, row.value, origin, style="dim" if row.is_default else None)
-    return table
+def _explained_line(row: ExplainedSetting) -> Line:
+    why = None if row.note is None else f"no effect: {row.note}"
+    return Line(row.key, row.value, row.origin, why, is_dim=row.is_default)
 
 
 def _nothing_sets(settings: StreamSettings, binding: str) -> str:
@@ -196,34 +197,17 @@ def _nothing_sets(settings: StreamSettings, binding: str) -> str:
 
 
 def _print_report(rows: Sequence[ReportedSetting]) -> None:
-    console = wide_console()
+    console = console_for_settings()
+    lists = []
     for verdict, (title, style) in _TITLES.items():
         listed = by_verdict(rows, verdict)
         if listed:
-            console.print(title, style=f"bold {style}")
-            console.print(_report_table(listed))
+            lines = [Line(row.key, row.value, row.origin, row.reason) for row in listed]
+            lists.append((Text(title, f"bold {style}"), lines))
+    print_settings(console, lists)
     console.print(
         ", ".join(f"{len(by_verdict(rows, verdict))} {verdict.value}" for verdict in Verdict), style="bold"
     )
-
-
-def _report_table(rows: Sequence[ReportedSetting]) -> Table:
-    table = Table()
-    table.add_column("setting", no_wrap=True)
-    for column in ("value", "origin"):
-        table.add_column(column, overflow="fold")
-    has_reasons = any(row.reason for row in rows)
-    if has_reasons:
-        table.add_column("why", overflow="fold")
-    for row in rows:
-        table.add_row(row.key, row.value, row.origin, *([row.reason or ""] if has_reasons else []))
-    return table
-
-
-def wide_console() -> Console:
-    """A console that folds nothing unless a person looks at it, on a terminal that has a width."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_UNFOLDED)
 
 
 def _row_as_dict(row: ExplainedSetting) -> dict[str, str | None]:

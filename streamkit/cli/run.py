@@ -7,10 +7,12 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
+from streamkit.cli.setting_arguments import expect_settings
 from streamkit.cli.worker import LINE, Worker
 
 if TYPE_CHECKING:  # `streamkit --help` imports no application
@@ -20,8 +22,16 @@ __all__ = ["load_application", "run"]
 
 _LEVELS = ["critical", "error", "warning", "info", "debug"]
 _WATCHED = (".properties", ".yml", ".yaml")
-_DETAILS = ("rocket_broker", "rocket_client", "rocket_remoting", "watchfiles", "uvicorn")
-"""Loggers whose information is a detail of what the application does."""
+_DETAILS = {
+    **dict.fromkeys(
+        ("rocket_broker", "rocket_client", "rocket_remoting", "kafka", "watchfiles", "uvicorn"),
+        logging.WARNING,
+    ),
+    # These warn of each attempt to connect, whose failure is an error besides.
+    "kafka.net.manager": logging.ERROR,
+    "kafka.net.inet": logging.ERROR,
+}
+"""From what level on loggers are heard that tell details of what the application does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,7 @@ class _Options:
 
     def worker_command(self, number: int, own: Sequence[str] = ()) -> list[str]:
         """Return the arguments to Python of a process that runs the application, with settings of its own."""
-        options = ["--app-dir", self.app_dir, "--log-level", self.log_level, "--worker", str(number)]
+        options = ["--app-dir", self.app_dir, "--log-level", self.log_level, "--worker-number", str(number)]
         return ["-m", "streamkit.cli", "run", *options, self.target, *self.settings, *own]
 
 
@@ -62,10 +72,12 @@ class _Options:
 @click.option(
     "--reload-dir", "reload_dirs", multiple=True, help="Where files are watched; --app-dir, if not given."
 )
-@click.option("--worker", type=int, hidden=True)
+@click.option("--worker-number", type=int, hidden=True)
 @click.argument("target", metavar="MODULE[:NAME]")
 @click.argument("settings", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
 def run(
+    context: click.Context,
     *,
     target: str,
     settings: tuple[str, ...],
@@ -74,19 +86,18 @@ def run(
     workers: int | None,
     reload: bool,
     reload_dirs: tuple[str, ...],
-    worker: int | None,
+    worker_number: int | None,
 ) -> None:
     """Run the application NAME (`app` if not given) of MODULE until Ctrl-C or SIGTERM.
 
     What is no option of this command is a setting that wins over those of files, such as
     --spring.cloud.stream.default-binder=inmemory.
 
-    The first signal stops gracefully: calls in flight are finished. The second one ends at once.
+    The first signal stops gracefully: calls in flight are finished. The second one ends at once. With --workers, SIGHUP
+    restarts the workers one by one, with settings and code as they are then.
     """
-    unknown = [setting for setting in settings if not setting.startswith("--")]
-    if unknown:
-        raise click.UsageError(f"{unknown[0]!r} is no setting: settings are written --key=value")
-    _log_to_terminal(log_level, worker)
+    expect_settings(context, "MODULE", target, settings)
+    _log_to_terminal(log_level, worker_number)
     sys.path.insert(0, app_dir)
     options = _Options(target, settings, app_dir, log_level)
     if workers is None and not reload:
@@ -111,14 +122,14 @@ def _run_here(options: _Options) -> None:
 
 
 def _log_to_terminal(level: str, worker: int | None) -> None:
-    """Log to standard error; what the messaging system's parts tell of themselves only when it is a warning."""
+    """Log to standard error; what the messaging system's parts tell of themselves only when something goes wrong."""
     who = "" if worker is None else f"[{worker}] "
     logging.basicConfig(
         level=level.upper(), format=f"%(asctime)s %(levelname)-7s {who}%(name)s: %(message)s", force=True
     )
-    if level == "info":
-        for name in _DETAILS:
-            logging.getLogger(name).setLevel(logging.WARNING)
+    if level != "debug":
+        for name, least in _DETAILS.items():
+            logging.getLogger(name).setLevel(max(least, logging.root.level))
 
 
 def _changes(directories: Sequence[str]) -> AsyncIterator[Sequence[str]]:
@@ -145,7 +156,10 @@ def load_application(target: str) -> "StreamApplication":
     """
     from streamkit.application import StreamApplication
 
-    module_name, _, name = target.partition(":")
+    module_name, colon, name = target.partition(":")
+    if module_name.endswith(".py") or "/" in module_name:
+        named = _module_at(Path(module_name.removesuffix(".py")))
+        raise click.UsageError(f"{module_name!r} is a path; name the module: {named}{colon}{name}")
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
@@ -159,5 +173,17 @@ def load_application(target: str) -> "StreamApplication":
         return found
     names = [key for key, value in vars(module).items() if isinstance(value, StreamApplication)]
     hint = f"; it has {', '.join(f'{module_name}:{each}' for each in names)}" if names else ""
-    what = "nothing of that name" if found is None else f"a {type(found).__name__}"
-    raise click.UsageError(f"{module_name}:{name or 'app'} is {what}, not a StreamApplication{hint}")
+    if found is None:
+        raise click.UsageError(
+            f"module {module_name!r} has no {name or 'app'!r}{hint or ', nor any other StreamApplication'}"
+        )
+    raise click.UsageError(
+        f"{module_name}:{name or 'app'} is a {type(found).__name__}, not a StreamApplication{hint}"
+    )
+
+
+def _module_at(path: Path) -> str:
+    """How the module of that path, without suffix, is named on the command line."""
+    if path.is_absolute() or ".." in path.parts:
+        return f"--app-dir {quote(str(path.parent))} {path.name}"
+    return ".".join(path.parts)

@@ -43,7 +43,7 @@ def supervise(
     """
     try:
         if workers is None:
-            return asyncio.run(Supervisor(Plan([command(0, ())], changes)).run())
+            return asyncio.run(Supervisor(Plan(lambda: [command(0, ())], changes)).run())
         return asyncio.run(_supervise_several(load(), settings, command, workers, changes))
     except StreamkitError as error:
         raise SystemExit(f"Error: {error}") from error
@@ -59,12 +59,16 @@ async def _supervise_several(
     application.take_arguments(settings)
     async with AsyncExitStack() as shared:
         common = await shared_settings(application, shared)
-        each = [{**common, **own} for own in settings_of_workers(application, workers)]
-        check_can_be_told(application, each)
-        commands = [
-            command(number, [f"--{key}={value}" for key, value in told.items()])
-            for number, told in enumerate(each)
-        ]
+
+        def commands() -> Sequence[Sequence[str]]:
+            application.take_arguments(settings)  # reads the files anew
+            each = [{**common, **own} for own in settings_of_workers(application, workers)]
+            check_can_be_told(application, each)
+            return [
+                command(number, [f"--{key}={value}" for key, value in told.items()])
+                for number, told in enumerate(each)
+            ]
+
         return await Supervisor(Plan(commands, changes)).run()
 
 

@@ -9,33 +9,30 @@
 A worker that ends with an error is started again after a pause that grows with each failure in a row. One that never
 started is a mistake in the application or its settings: everything stops, with its exit code. A worker that ends well
 is not started again; when none is left the supervisor ends too. On the first signal every worker is asked to stop; the
-second one ends everything at once.
+second one ends everything at once. SIGHUP restarts the workers one by one, each when the one before has started, with
+the settings and the code as they are then.
 """
 
 import asyncio
-import contextlib
 import logging
-import os
 import signal
-import socket
-import sys
-from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from streamkit.cli.worker import LINE, STARTED
+from service_manager import tell_ready, tell_reloading, tell_stopping
+from streamkit.cli.worker_process import WorkerProcess
+from streamkit.errors import StreamkitError
 from streamkit.foreground import on_signals
 
 __all__ = ["Plan", "Supervisor"]
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE: Final = 0.5
-LONGEST_PAUSE: Final = 30.0
-STEADY: Final = 60.0
-"""Seconds after which a worker's failure is no longer in a row with the one before."""
+LONGEST_DEATH: Final = 5.0
+"""Seconds the system has to end killed workers: one that waits for a dead disk cannot be waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,77 +40,12 @@ class Plan:
     """What to run.
 
     Attributes:
-        commands: The arguments to Python of each worker.
+        commands: Returns the arguments to Python of each worker, from the settings as they are now.
         changes: The files that changed, group after group, each a reason to start again; None when nobody looks.
     """
 
-    commands: Sequence[Sequence[str]]
+    commands: Callable[[], Sequence[Sequence[str]]]
     changes: AsyncIterator[Sequence[str]] | None = None
-
-
-class _WorkerProcess:
-    """One worker, through all its lives."""
-
-    def __init__(self, number: int, command: Sequence[str]) -> None:
-        self.number = number
-        self.has_started = False
-        self.failures = 0
-        self.is_ending = False
-        self._command = command
-        self._process: Process | None = None
-
-    async def live(self) -> int:
-        """Run the process to its end; return its exit code, as a shell would tell it."""
-        ours, theirs = socket.socketpair()
-        self.has_started = False
-        born = asyncio.get_running_loop().time()
-        with ours, theirs:
-            self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *self._command,
-                env={**os.environ, LINE: str(theirs.fileno())},
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-            theirs.close()
-            if self.is_ending:  # asked while the process was being made
-                self.end()
-            ours.setblocking(False)
-            listening = asyncio.create_task(self._hear(ours))
-            try:
-                code = await self._process.wait()
-            finally:
-                listening.cancel()
-        lived = asyncio.get_running_loop().time() - born
-        self._process = None
-        if code == -signal.SIGTERM and self.is_ending and not self.has_started:
-            code = 0  # asked to end before it could hear
-        self.failures = 0 if code == 0 else 1 if lived > STEADY else self.failures + 1
-        return code if code >= 0 else 128 - code
-
-    async def _hear(self, line: socket.socket) -> None:
-        if await asyncio.get_running_loop().sock_recv(line, len(STARTED)):
-            self.has_started = True
-            log.info("Worker %d has started", self.number)
-
-    def end(self) -> None:
-        """Ask the process to end, now or as soon as it is there."""
-        self.is_ending = True
-        self._send(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """End the process at once."""
-        self._send(signal.SIGKILL)
-
-    def _send(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, number)
-
-    @property
-    def pause(self) -> float:
-        """Seconds before its next life."""
-        return min(FIRST_PAUSE * 2.0 ** (self.failures - 1), LONGEST_PAUSE)
 
 
 class Supervisor:
@@ -121,44 +53,79 @@ class Supervisor:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._workers = [_WorkerProcess(number, command) for number, command in enumerate(plan.commands)]
+        self._workers = [WorkerProcess(number, command) for number, command in enumerate(plan.commands())]
         self._stopping = asyncio.Event()
+        self._reloading = asyncio.Event()
         self._codes: list[int] = []
 
     async def run(self) -> int:
         """Return the exit code: 0, or that of the first worker that failed for good."""
         loop = asyncio.get_running_loop()
-        with on_signals(lambda number: loop.call_soon_threadsafe(self._on_signal, number), self._end_at_once):
-            if self._plan.changes is None:
-                await asyncio.gather(*map(self._keep, self._workers))
-            else:
-                await self._run_and_reload(self._plan.changes)
+        with on_signals(
+            lambda number: loop.call_soon_threadsafe(self._on_signal, number),
+            self._end_at_once,
+            None if self._plan.changes else lambda: loop.call_soon_threadsafe(self._reloading.set),
+        ):
+            telling = asyncio.create_task(self._tell_when_up())
+            try:
+                if self._plan.changes is None:
+                    await self._run_and_renew()
+                else:
+                    await self._run_and_reload(self._plan.changes)
+            finally:
+                await _cancelled(telling)
         return next((code for code in self._codes if code), 0)
+
+    async def _tell_when_up(self) -> None:
+        for worker in self._workers:
+            await worker.tried.wait()
+        tell_ready()
 
     def _on_signal(self, number: signal.Signals) -> None:
         log.warning("%s: stopping; once more ends at once", number.name)
         self._stop()
 
     def _stop(self) -> None:
+        tell_stopping()
         self._stopping.set()
         for worker in self._workers:
             worker.end()
 
     def _end_at_once(self, number: signal.Signals) -> None:
-        """End every worker, without the loop: it may be what hangs."""
+        """End every worker, and return when they are gone, without the loop: it may be what hangs.
+
+        A killed process is there until the system has taken its memory and ports back; who starts the application
+        again when this process has ended must not meet its former workers.
+        """
         for worker in self._workers:
             worker.kill()
+        until = time.monotonic() + LONGEST_DEATH
+        for worker in self._workers:
+            worker.wait_for_its_end(until)
 
-    async def _keep(self, worker: _WorkerProcess) -> None:
+    async def _run_and_renew(self) -> None:
+        """Run the workers, and restart them one by one whenever SIGHUP asks for it."""
+        lives = [asyncio.create_task(self._keep(worker)) for worker in self._workers]
+        renewing = asyncio.create_task(self._renew_when_asked(lives))
+        try:
+            await asyncio.gather(*lives)
+        finally:
+            await _cancelled(renewing)
+
+    async def _keep(self, worker: WorkerProcess) -> None:
         """Have the worker live until it ends well, or for good."""
         while not self._stopping.is_set():
             code = await worker.live()
+            if worker.is_renewed and not self._stopping.is_set():
+                if code:
+                    log.warning("Worker %d ended with exit code %d for its restart", worker.number, code)
+                continue
             if self._stopping.is_set() or code == 0:
                 self._codes.append(code)
                 return
-            if not worker.has_started and worker.failures == 1:
+            if not worker.was_up:
                 log.error("Worker %d could not start (exit code %d): stopping", worker.number, code)
-                self._codes.insert(0, code)
+                self._codes.append(code)
                 self._stop()
                 return
             log.error(
@@ -167,9 +134,37 @@ class Supervisor:
                 code,
                 worker.pause,
             )
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(worker.pause):
-                    await self._stopping.wait()
+            await worker.rest()
+
+    async def _renew_when_asked(self, lives: "Sequence[asyncio.Task[None]]") -> None:
+        while await self._reloading.wait():
+            self._reloading.clear()
+            tell_reloading()
+            try:
+                await self._renew(lives)
+            except Exception:
+                log.exception("SIGHUP: the workers go on as they are, for the settings cannot be read")
+            tell_ready()
+
+    async def _renew(self, lives: "Sequence[asyncio.Task[None]]") -> None:
+        """Restart each worker that lives, one by one; leave the others as they are when one cannot start."""
+        try:
+            commands = self._plan.commands()
+        except StreamkitError as error:
+            log.error("SIGHUP: the workers go on as they are, for the settings are wrong: %s", error)
+            return
+        for worker, life, command in zip(self._workers, lives, commands, strict=True):
+            if life.done():
+                continue
+            log.info("SIGHUP: restarting worker %d", worker.number)
+            if not await worker.renew(command):
+                log.error(
+                    "Worker %d does not start any more: it is tried again, those after it go on as they are. Mend "
+                    "what it tells, and send SIGHUP again",
+                    worker.number,
+                )
+                return
+        log.info("SIGHUP: every worker was restarted")
 
     async def _run_and_reload(self, changes: AsyncIterator[Sequence[str]]) -> None:
         """Run the workers, and again after each change of the files; one that ends waits for a change."""
@@ -190,9 +185,12 @@ class Supervisor:
                     names = ", ".join(sorted({Path(each).name for each in changed.result()}))
                     log.info("%s changed: starting again", names)
                     changed = asyncio.ensure_future(anext(changes))
-                    for worker in self._workers:
-                        worker.is_ending = self._stopping.is_set()
         finally:
-            stopping.cancel()
-            changed.cancel()
-            await asyncio.gather(stopping, changed, return_exceptions=True)
+            await _cancelled(stopping, changed)
+
+
+async def _cancelled(*waiting: asyncio.Future[Any]) -> None:
+    """Cancel what waits, and wait until it has ended."""
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -33,6 +33,7 @@ class Worker:
         """Tell the supervisor when the application has started; stop it when the supervisor is gone."""
         from streamkit.events import application_started
 
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # whoever sends it to all processes means the supervisor
         application_started.connect(self._tell, sender=self._application)
         threading.Thread(target=self._listen, name="streamkit supervisor", daemon=True).start()
 

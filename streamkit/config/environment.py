@@ -27,6 +27,7 @@ from streamkit.config.source import (
     json_source,
     table_source,
 )
+from streamkit.config.support import HIDDEN, is_secret
 from streamkit.config.tree import RawTree, read_tree
 from streamkit.config.validation import Bound, SettingWarning, validate, without_effect
 from streamkit.errors import ConfigurationError
@@ -119,10 +120,11 @@ class Environment:
         try:
             return Value(resolve(found.value, self._raw_text), found.origin, found.key)
         except ConfigurationError as error:
+            secret = is_secret(found.key, None)
             raise ConfigurationError(
-                f"{found.origin}: {found.key}={found.value}: {error}",
+                f"{found.origin}: {found.key}={HIDDEN if secret else found.value}: {error}",
                 key=found.key,
-                value=found.value,
+                value=None if secret else found.value,
                 origin=str(found.origin),
             ) from error
 
@@ -187,6 +189,25 @@ class Environment:
         inner = Environment([*own, *(self.sources if inherit else ())], self.active_profiles)
         inner.warnings, inner.asked = self.warnings, self.asked
         return inner
+
+    def with_arguments(self, arguments: Sequence[str]) -> "Environment":
+        """The same settings, over which those of a command line win."""
+        made = Environment([arguments_source(arguments), *self.sources], self.active_profiles)
+        made.warnings, made.asked = self.warnings, self.asked
+        return made
+
+    def portable(self) -> "Environment":
+        """The same settings for another process, which may have other files and variables.
+
+        Of the environment variables it has those that are settings, and those that anybody has asked for so far: the
+        others, secrets perhaps, are none of its business.
+        """
+        asked = {value.key for value in self.asked.values()}
+        sources = [
+            source.only(asked) if isinstance(source, EnvironmentVariables) else source
+            for source in self.sources
+        ]
+        return Environment(sources, self.active_profiles)
 
     def _raw(self, key: str) -> Value | None:
         for source in self.sources:

@@ -111,7 +111,10 @@ def setting_text(value: object) -> str:
         case Enum():
             return str(value.value)
         case Mapping():
-            return ",".join(f"{key}={setting_text(item)}" for key, item in value.items())
+            return ",".join(
+                f"{key}={HIDDEN if is_secret(str(key), None) else setting_text(item)}"
+                for key, item in value.items()
+            )
         case Collection() if not isinstance(value, str):
             return ",".join(map(setting_text, value))
     return str(value)

@@ -14,7 +14,7 @@ from streamkit.config.extended import ExtendedModels
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import Segments, parse_key, uniform
 from streamkit.config.settings import PREFIX, StreamSettings
-from streamkit.config.source import KeyedSource
+from streamkit.config.source import EnvironmentVariables, KeyedSource
 from streamkit.config.support import HIDDEN, is_secret
 from streamkit.config.validation import in_order
 from streamkit.errors import ConfigurationError, ConfigurationErrors
@@ -103,6 +103,8 @@ def report_settings(environment: Environment, types: KnownTypes) -> list[Reporte
             told.append(_row(value, Verdict.NO_EFFECT, no_effect[place]))
         elif place in environment.asked or segments[:2] in _OF_THE_READER:
             told.append(_row(value, Verdict.HONOURED))
+        elif (variable := _variable_for(environment, value)) is not None:
+            told.append(_row(value, Verdict.OVERRIDDEN, f"by {variable.origin}"))
         else:
             told.append(_row(value, Verdict.FOREIGN, _why_foreign(segments)))
     order = list(Verdict)
@@ -115,6 +117,13 @@ def _written(environment: Environment) -> Iterator[Value]:
         if isinstance(source, KeyedSource):
             yield from (entry.value for entry in source.entries())
     yield from (value for (origin, _), value in environment.asked.items() if "environment variable" in origin)
+
+
+def _variable_for(environment: Environment, value: Value) -> Value | None:
+    """The environment variable that sets the same as a key nobody has asked for; its name alone does not tell."""
+    variables = (source for source in environment.sources if isinstance(source, EnvironmentVariables))
+    found = (source.get(value.key) for source in variables)
+    return next((each for each in found if each and (str(each.origin), each.key) in environment.asked), None)
 
 
 def _problems(environment: Environment, types: KnownTypes) -> Iterator[ConfigurationError]:

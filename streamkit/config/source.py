@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from secrets import randbelow, token_hex
 from typing import Final, Protocol
@@ -70,7 +70,10 @@ class KeyedSource:
 
 
 class EnvironmentVariables:
-    """Settings in environment variables: `SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP`."""
+    """Settings in environment variables: `SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP`.
+
+    A name with dots, which containers can be given, is a key as files have them.
+    """
 
     name = "environment variables"
 
@@ -89,16 +92,31 @@ class EnvironmentVariables:
             return self._values[key]
         segments = uniform_key(key)
         for name in self._by_letters.get(_letters(key), ()):
-            if _without_prefix(_words(name), segments) == ():
+            if uniform_key(name) == segments or _without_prefix(_words(name), segments) == ():
                 return self._values[name]
         return None
 
     def entries(self, prefix: Segments = ()) -> Iterator[Entry]:
         """The variables whose names start as the prefix does; their other words are left to be understood."""
         for name, value in self._values.items():
+            if "." in name:
+                segments = parse_key(name)
+                if tuple(map(uniform, segments[: len(prefix)])) == prefix and len(segments) > len(prefix):
+                    yield Entry(segments[len(prefix) :], value)
+                continue
             rest = _without_prefix(_words(name), prefix)
             if rest:
                 yield Entry(rest, value, loose=True)
+
+    def only(self, names: Container[str]) -> "EnvironmentVariables":
+        """Those that are settings by their names, and those of the names."""
+        return EnvironmentVariables(
+            {
+                name: str(value.value)
+                for name, value in self._values.items()
+                if name in names or name.upper().startswith(("SPRING_", "SPRING."))
+            }
+        )
 
     def __repr__(self) -> str:
         return f"EnvironmentVariables({len(self._values)} variables)"

@@ -59,7 +59,7 @@ class ConsumerProperties(SettingsModel):
     default_retryable: bool = True
     """Whether exceptions that `retryable-exceptions` does not list are retried."""
     retryable_exceptions: dict[str, bool] = Field(default_factory=dict)
-    """Which exceptions, by their class's dotted name, are retried; subclasses and causes count."""
+    """Which exceptions, by their class's dotted name, are retried; subclasses, causes and what is in a group count."""
     retry_template_name: str | None = None
     """The retry policy registered under that name, in place of `max-attempts`, `back-off-*`, `retryable-exceptions`
     and `default-retryable`; `max-attempts=1` turns it off too."""

@@ -13,12 +13,20 @@ from typing import TypeAlias
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from streamkit.config.relaxed import uniform
-
 HIDDEN = "******"
 """What is shown for a secret."""
 
-_SECRET_NAMES = ("password", "secret", "secretkey", "accesskey", "token")
+# In letters only, since an environment variable's name has neither dots nor brackets. The last two are Kafka's: a login
+# with its password (`sasl.jaas.config`), a private key (`ssl.keystore.key`).
+_SECRET_NAMES = (
+    "password",
+    "secret",
+    "secretkey",
+    "accesskey",
+    "token",
+    "sasljaasconfig",
+    "sslkeystorekey",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +64,6 @@ def limit_of(field: FieldInfo) -> Limit | None:
 
 
 def is_secret(name: str, annotation: object) -> bool:
-    """Whether the value of the field so called is to be shown to nobody."""
-    return annotation is SecretStr or uniform(name).endswith(_SECRET_NAMES)
+    """Whether the value of the field, or key, so called is to be shown to nobody: however it is spelt."""
+    letters = "".join(filter(str.isalpha, name)).lower()
+    return annotation is SecretStr or letters.endswith(_SECRET_NAMES)

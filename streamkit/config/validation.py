@@ -77,7 +77,8 @@ def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationEr
         if source is None or details["type"] == "missing":
             yield ConfigurationError(f"{known} is not set: {_expectation(details)}", key=known)
             continue
-        secret = _is_secret(tree.section, location)
+        # A complaint about a whole table names one of its keys.
+        secret = _is_secret(tree.section, location) or is_secret(source.key, None)
         shown = HIDDEN if secret else str(source)
         yield ConfigurationError(
             f"{source.origin}: {source.key}={shown}: {_expectation(details)}",

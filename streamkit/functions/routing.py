@@ -2,7 +2,7 @@
 
 ::
 
-    the routing callback                                     app.use_routing_callback(choose)
+    the routing callback                                     @app.message_routing_callback
     header spring.cloud.function.definition                  a name, or functions composed with |
     header spring.cloud.function.routing-expression          an expression over the message that gives a name
     setting spring.cloud.function.routing-expression         likewise, for messages that say nothing

@@ -14,14 +14,13 @@ An item of a stream may be a message: `AsyncIterator[Message[Order]]`. A functio
 listener does: headers, an acknowledgment, what a container provides.
 """
 
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin
 
-from streamkit.arguments import ProviderLookup, annotations_of, describe
+from streamkit.arguments import ProviderLookup, annotations_of, describe, free_parameters
 from streamkit.errors import ConfigurationError
 from streamkit.messaging.handler import is_async
 
@@ -89,7 +88,7 @@ def read_signature(function: Callable[..., object], providers: ProviderLookup) -
         ConfigurationError: Its annotations do not say one.
     """
     hints = annotations_of(function)
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = free_parameters(function)
     streams = tuple(
         found
         for each in parameters
@@ -154,7 +153,7 @@ def provided_to(
     """
     hints = annotations_of(function)
     found = {}
-    for parameter in inspect.signature(function).parameters.values():
+    for parameter in free_parameters(function):
         hint = hints.get(parameter.name)
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
         for mark in (*marks, parameter.default):

@@ -19,6 +19,8 @@ from typing import Protocol, cast
 
 from streamkit.arguments import Reader
 from streamkit.errors import MessageConversionError, Requeue
+from streamkit.loops import cancel
+from streamkit.messaging.cancellation import ends_more_than_the_call, failure_of
 from streamkit.messaging.message import Message
 
 __all__ = ["Emit", "MessageStream", "StreamFunction"]
@@ -178,15 +180,17 @@ class StreamFunction:
         """End the function, wherever it is."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+            await cancel([task])
 
     async def _run(self) -> None:
         while True:
             try:
                 await self._drain(self._call(self.inputs))
-            except Exception as error:  # it belongs to the message the function was at work with
-                await self._failed(error)
+            except BaseException as error:
+                if ends_more_than_the_call(error):
+                    raise
+                # It belongs to the message the function was at work with.
+                await self._failed(failure_of(error, "the function"))
             else:
                 for stream in self.inputs:
                     stream.finish()

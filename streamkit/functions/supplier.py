@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamkit.functions.trigger import Trigger
+from streamkit.loops import cancel
+from streamkit.messaging.cancellation import ends_more_than_the_call, failure_of
 from streamkit.messaging.message import Message
 
 __all__ = ["Call", "Feed", "PolledSupplier", "Send", "StreamSupplier", "Supplier"]
@@ -78,24 +80,39 @@ class Supplier(ABC):
             return
         if self._is_busy:
             await asyncio.wait([task], timeout=timeout)
-        task.cancel()
-        await asyncio.wait([task])
+        await cancel([task])
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        began: float | None = None
+        while not self._is_stopping:
+            await asyncio.sleep(self._trigger.pause(began, loop.time()))
+            began = loop.time()
+            if self._feed.is_ready() and await self._turn():
+                log.info("Supplier %s has come to its end", self._feed.name)
+                return
 
     @abstractmethod
-    async def _run(self) -> None:
-        """Call the function until the task is cancelled."""
+    async def _turn(self) -> bool:
+        """Call the function, once it is time; True when it is not to be called any more."""
 
     async def _attempt(self, work: Awaitable[object]) -> bool:
         """Do something that may fail, which is told; True when it did not."""
         self._is_busy = True
         try:
             await work
-        except Exception as error:  # there is no message to fail: who listens to errors is told
-            await self._feed.report(error)
+        except BaseException as error:  # there is no message to fail: who listens to errors is told
+            await self._tell(error)
             return False
         finally:
             self._is_busy = False
         return True
+
+    async def _tell(self, error: BaseException) -> None:
+        """Tell a failure; what is none is raised on."""
+        if ends_more_than_the_call(error):
+            raise error
+        await self._feed.report(failure_of(error, "the function"))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._feed.name!r}>"
@@ -115,14 +132,9 @@ class PolledSupplier(Supplier):
         super().__init__(feed, trigger)
         self._max_messages = max_messages
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        began: float | None = None
-        while not self._is_stopping:
-            await asyncio.sleep(self._trigger.pause(began, loop.time()))
-            began = loop.time()
-            if self._feed.is_ready():
-                await self._attempt(self._poll())
+    async def _turn(self) -> bool:
+        await self._attempt(self._poll())
+        return False
 
     async def _poll(self) -> None:
         calls = 0
@@ -151,17 +163,7 @@ class PolledSupplier(Supplier):
 class StreamSupplier(Supplier):
     """Called once, for a stream that may never end; called anew, after a pause, when it fails."""
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        began: float | None = None
-        while not self._is_stopping:
-            await asyncio.sleep(self._trigger.pause(began, loop.time()))
-            began = loop.time()
-            if self._feed.is_ready() and await self._drain():
-                log.info("Supplier %s has come to its end", self._feed.name)
-                return
-
-    async def _drain(self) -> bool:
+    async def _turn(self) -> bool:
         """Send what one call yields; False when it failed."""
         stream = self._feed.call()
         try:
@@ -171,7 +173,7 @@ class StreamSupplier(Supplier):
                 await self._attempt(self._feed.send(value))
                 if self._is_stopping:
                     return True
-        except Exception as error:  # the function's own
-            await self._feed.report(error)
+        except BaseException as error:  # the function's own
+            await self._tell(error)
             return False
         return True

@@ -229,7 +229,7 @@ class FunctionWiring:
             await send_to_outputs(value, exit_.outputs, exit_.elsewhere)
 
         own = (
-            self._parts.service.factory.properties(bound.outputs[0]).producer.poller
+            self._parts.service.factory.settings.properties(bound.outputs[0]).producer.poller
             if bound.outputs
             else None
         )

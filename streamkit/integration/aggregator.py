@@ -81,19 +81,48 @@ class Aggregator:
         return len(self._groups)
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Collect ``message``; send the result if that completes its group."""
+        """Collect ``message``; send the result if that completes its group.
+
+        A message that fails, because the result could not be sent for instance, is not in its group any more: it may
+        come again.
+        """
         key = self._correlate(message)
         group = self._groups.setdefault(key, _Open())
         group.messages.append(message)
         if group.expiry is not None:
             group.expiry.cancel()
-        if self._release(group.messages):
-            del self._groups[key]
-            headers = group.messages[0].headers.user_values()
-            for name in (CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE):
-                headers.pop(name, None)
-            await self._output.asend(Message(self._combine(group.messages), headers))
-        elif self._timeout is not None:
+        try:
+            if self._release(group.messages):
+                del self._groups[key]
+                await self._output.asend(self._result(group.messages))
+                return
+        except BaseException:
+            self._take_back(key, group, message)
+            raise
+        self._wait_for_more(key, group)
+
+    def _result(self, group: Group) -> Message[object]:
+        headers = group[0].headers.user_values()
+        for name in (CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE):
+            headers.pop(name, None)
+        return Message(self._combine(group), headers)
+
+    def _take_back(self, key: object, group: _Open, message: Message[object]) -> None:
+        """Leave a group as it was before ``message`` came; what came while its result was sent is added to it."""
+        group.messages = [each for each in group.messages if each is not message]
+        other = self._groups.get(key, group)
+        if other is not group:
+            if other.expiry is not None:
+                other.expiry.cancel()
+            group.messages += other.messages
+        if group.messages:
+            self._groups[key] = group
+            self._wait_for_more(key, group)
+        else:
+            self._groups.pop(key, None)
+
+    def _wait_for_more(self, key: object, group: _Open) -> None:
+        if self._timeout is not None:
             loop = asyncio.get_running_loop()
             group.expiry = loop.call_later(self._timeout.total_seconds(), self._give_up, key)
 

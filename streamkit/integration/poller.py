@@ -8,6 +8,7 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Self
 
+from streamkit.messaging.cancellation import ends_more_than_the_call
 from streamkit.messaging.channel import MessageChannel
 from streamkit.messaging.message import Message
 
@@ -64,7 +65,9 @@ class Poller:
         while True:
             try:
                 await self._poll()
-            except Exception:  # the next poll may succeed
+            except BaseException as error:  # the next poll may succeed
+                if ends_more_than_the_call(error):
+                    raise
                 log.exception("Polling %r failed", self._source)
             await asyncio.sleep(self._pause)
 

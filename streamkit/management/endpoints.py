@@ -6,7 +6,7 @@
     GET  /actuator/health[/…]              200, or 503 when something is DOWN; /liveness, /readiness for probes
     GET  /actuator/bindings[/{name}]       states and settings, secrets hidden
     POST /actuator/bindings/{name}         {"state": "STOPPED"}: also STARTED, PAUSED, RESUMED
-    GET  /actuator/metrics[/{name}]        counts, with ?tag=binding:orders those of one binding
+    GET  /actuator/metrics[/{name}]        counts and lags, with ?tag=binding:orders those of one binding
     GET  /actuator/prometheus              the same as text
 
 Which of them answer, `management.endpoints.web.exposure` says. It can also be mounted in another web application.
@@ -41,13 +41,14 @@ from streamkit.errors import (
     UnsupportedCapability,
 )
 from streamkit.management.health import HealthComponent
-from streamkit.management.metrics import METERS, BindingMetrics, Reading
+from streamkit.management.metrics import LAG, METERS, BindingMetrics, Reading
 
 __all__ = ["ENDPOINTS", "Endpoints", "ManagedApplication"]
 
 ENDPOINTS = ("health", "bindings", "metrics", "prometheus")
 
 _JSON = ("application/json", "application/vnd.spring-boot.actuator.v3+json")
+_METERED = ("metrics", "prometheus")
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -73,9 +74,13 @@ class ManagedApplication(Protocol):
         """Whether it can do its work."""
         ...
 
+    async def lags(self) -> Mapping[str, int]:
+        """How far its inputs are behind."""
+        ...
+
 
 class Endpoints:
-    """The endpoints of one application.
+    """The endpoints of one application, and what they count of it from when they are made.
 
     Attributes:
         base_path: The path they are found below.
@@ -83,16 +88,15 @@ class Endpoints:
         asgi: The ASGI application.
     """
 
-    def __init__(self, application: ManagedApplication, metrics: BindingMetrics, prefix: str = "") -> None:
-        """Make the endpoints its settings expose.
+    def __init__(self, application: ManagedApplication, prefix: str = "") -> None:
+        """Make the endpoints its settings expose; where these tell what is counted, count.
 
         Args:
             application: The application.
-            metrics: What is counted.
             prefix: What comes before the base path of the settings.
         """
         self._application = application
-        self._metrics = metrics
+        self._metrics = BindingMetrics(application)
         environment = application.environment
         web = environment.bind(WEB_ENDPOINTS, WebEndpointsProperties)
         self._shows_details = (
@@ -104,6 +108,12 @@ class Endpoints:
         self.base_path = f"/{prefix.strip('/')}/{web.base_path.strip('/')}".replace("//", "/").rstrip("/")
         self.exposed = _exposed(web.exposure.include, web.exposure.exclude)
         self.asgi = Starlette(routes=list(self._routes()), exception_handlers={StreamkitError: _refused})
+        if any(name in self.exposed for name in _METERED):
+            self._metrics.connect()
+
+    def close(self) -> None:
+        """Count no more; what was counted is told."""
+        self._metrics.disconnect()
 
     def _routes(self) -> Iterable[Route]:
         routes: Mapping[str, Sequence[tuple[str, str, Callable[[Request], object]]]] = {
@@ -132,16 +142,26 @@ class Endpoints:
         path = [step for step in request.path_params.get("path", "").split("/") if step]
         if path == ["liveness"]:
             return JSONResponse({"status": HealthStatus.UP.value})
-        found: HealthComponent | None = await self._application.health()
-        if found is not None and not self._counts_binders:
-            parts = {name: part for name, part in found.components.items() if name != "binders"}
-            found = HealthComponent(parts["bindings"].status, components=parts)
-        if path != ["readiness"] and found is not None:
-            found = found.find(*path) if not path or self._shows_details else None
+        whole = await self._whole_health()
+        if path == ["readiness"] or not path:
+            found: HealthComponent | None = whole
+        else:
+            found = whole.find(*path) if self._shows_details else None
         if found is None:
             return _problem(404, f"there is no health component {'/'.join(path)!r}")
         code = 503 if found.status is HealthStatus.DOWN or not self._application.is_running else 200
         return JSONResponse(_health_json(found, self._shows_details), status_code=code)
+
+    async def _whole_health(self) -> HealthComponent:
+        """What there is to tell; an application that does not run here can do no work."""
+        try:
+            whole = await self._application.health()
+        except ApplicationError as error:
+            return HealthComponent(HealthStatus.DOWN, {"reason": str(error)})
+        if self._counts_binders:
+            return whole
+        parts = {name: part for name, part in whole.components.items() if name != "binders"}
+        return HealthComponent(parts["bindings"].status, components=parts)
 
     async def _bindings(self, request: Request) -> Response:
         return JSONResponse([_binding_json(info) for info in self._application.controller.query_states()])
@@ -171,12 +191,23 @@ class Endpoints:
         name = request.path_params["name"]
         if name not in {meter.name for meter in METERS}:
             return _problem(404, f"there is no meter {name!r}")
+        if name == LAG.name:
+            await self._observe()
         readings = [each for each in self._metrics.readings() if each.meter.name == name]
         wanted = {tag.removeprefix("binding:") for tag in request.query_params.getlist("tag")}
         return JSONResponse(_meter_json(name, readings, wanted))
 
     async def _prometheus(self, request: Request) -> Response:
+        await self._observe()
         return PlainTextResponse(self._metrics.prometheus(), media_type=_PROMETHEUS)
+
+    async def _observe(self) -> None:
+        """Look how far inputs are behind; of an application that does not run here nothing is known."""
+        try:
+            lags = await self._application.lags()
+        except ApplicationError:
+            lags = {}
+        self._metrics.observe(lags)
 
 
 def _exposed(include: Sequence[str], exclude: Sequence[str]) -> list[str]:
@@ -215,7 +246,7 @@ def _meter_json(name: str, readings: Sequence[Reading], wanted: set[str]) -> dic
         "name": name,
         "description": meter.text,
         "baseUnit": meter.unit or "messages",
-        "measurements": [{"statistic": "TOTAL_TIME" if meter.unit else "COUNT", "value": total}],
+        "measurements": [{"statistic": meter.statistic, "value": total}],
         "availableTags": [] if wanted or not bindings else [{"tag": "binding", "values": bindings}],
     }
 

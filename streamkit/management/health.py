@@ -1,17 +1,13 @@
 """Whether an application can do its work: its binders, and its bindings."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from streamkit.binder.binder import Binder, Health, HealthStatus
-from streamkit.binder.binding import Binding
+from streamkit.binder.binding import Binding, OutputBinding
+from streamkit.management.answers import NoAnswer, answers
 
 __all__ = ["HealthComponent", "application_health"]
-
-_PATIENCE: Final = 5.0
-"""Seconds a binder gets to say how it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +34,37 @@ class HealthComponent:
 
 async def application_health(binders: Iterable[Binder], bindings: Iterable[Binding]) -> HealthComponent:
     """Return the health of an application: of its binders, asked now and all at once, and of its bindings."""
-    asked = list(binders)
-    answers = await asyncio.gather(*map(_ask, asked))
-    parts = {
-        binder.name: HealthComponent(health.status, health.details)
-        for binder, health in zip(asked, answers, strict=True)
-    }
+    told = await answers(binders, lambda binder: binder.health())
+    parts = {name: _of_binder(answer) for name, answer in told.items()}
     return _together({"binders": _together(parts), "bindings": _of_bindings(bindings)})
 
 
-async def _ask(binder: Binder) -> Health:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            return await binder.health()
-    except TimeoutError:
-        return Health(HealthStatus.DOWN, {"reason": f"no answer within {_PATIENCE:g} s"})
-    except Exception as error:  # a binder that breaks its promise is not well
-        return Health(HealthStatus.DOWN, {"reason": str(error)})
+def _of_binder(answer: Health | NoAnswer) -> HealthComponent:
+    if isinstance(answer, NoAnswer):
+        return HealthComponent(HealthStatus.DOWN, {"reason": answer.reason})
+    return HealthComponent(answer.status, answer.details)
 
 
 def _of_bindings(bindings: Iterable[Binding]) -> HealthComponent:
-    """DOWN while one that is to be bound is not; one that was stopped by hand is as it should be."""
+    """DOWN while one that is to be bound is not, or what feeds it failed; one stopped by hand is as it should be."""
     states: dict[str, str] = {}
     is_well = True
     for binding in bindings:
         states[binding.name] = binding.state.value
+        for health in _of_feeders(binding):
+            if health.status is HealthStatus.DOWN:
+                is_well = False
+                reason = ", ".join(f"{name}: {value}" for name, value in health.details.items())
+                states[binding.name] = f"{binding.state.value}, but what feeds it is down: {reason}"
         if binding.is_expected or binding.failure is not None:
             is_well = False
             reason = "is tried again" if binding.failure is None else str(binding.failure)
             states[binding.name] = f"cannot be bound: {reason}"
     return HealthComponent(HealthStatus.UP if is_well else HealthStatus.DOWN, states)
+
+
+def _of_feeders(binding: Binding) -> list[Health]:
+    return [feeder.health() for feeder in binding.feeders] if isinstance(binding, OutputBinding) else []
 
 
 def _together(parts: Mapping[str, HealthComponent]) -> HealthComponent:

@@ -1,40 +1,54 @@
-"""What went through an application's bindings, counted from its signals.
+"""What went through an application's bindings, counted from its signals; and how far they are behind.
 
 Nothing is counted, and nothing is spent, until :meth:`BindingMetrics.connect` is called.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from blinker import Signal
 
 from streamkit import events
 from streamkit.binder.settlement import Accept, Retry
+from streamkit.spark.events import query_failed, query_progressed
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 __all__ = ["METERS", "BindingMetrics", "Meter", "Reading"]
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Something that is counted for each binding.
+    """Something that is counted, or looked at, for each binding.
 
     Attributes:
         name: Its name, as the metrics endpoint tells it.
         unit: `seconds`, or nothing for a number of messages.
         text: What it counts.
+        is_gauge: Whether its value is that of now, and no sum.
     """
 
     name: str
     text: str
     unit: str = ""
+    is_gauge: bool = False
 
     @property
     def prometheus_name(self) -> str:
         """Its name as Prometheus wants it."""
-        return "_".join([*self.name.split("."), *([self.unit] if self.unit else []), "total"])
+        parts = (*self.name.split("."), self.unit, "" if self.is_gauge else "total")
+        return "_".join(filter(None, parts))
+
+    @property
+    def statistic(self) -> str:
+        """What its value is, in Actuator's words."""
+        if self.is_gauge:
+            return "VALUE"
+        return "TOTAL_TIME" if self.unit else "COUNT"
 
 
 RECEIVED: Final = Meter("streamkit.messages.received", "Messages that came, redeliveries included.")
@@ -48,8 +62,20 @@ RETRIED: Final = Meter("streamkit.messages.retried", "Messages that were given b
 REJECTED: Final = Meter("streamkit.messages.rejected", "Messages that went to the dead letters.")
 SENT: Final = Meter("streamkit.messages.sent", "Messages the messaging system accepted.")
 UNSENT: Final = Meter("streamkit.messages.unsent", "Messages that could not be sent.")
+LAG: Final = Meter(
+    "streamkit.messages.lag",
+    "Messages that are there and not settled yet, where the binder tells.",
+    is_gauge=True,
+)
+QUERY_BATCHES: Final = Meter("streamkit.queries.batches", "Batches that Spark's queries for it have done.")
+QUERY_ROWS: Final = Meter("streamkit.queries.rows", "Rows that they have read.")
+QUERY_TIME: Final = Meter("streamkit.queries.working", "Time spent in those batches.", "seconds")
+QUERY_FAILED: Final = Meter("streamkit.queries.failed", "How often a query failed.")
 
-METERS: Final = (RECEIVED, HANDLED, HANDLING, FAILED, ACCEPTED, RETRIED, REJECTED, SENT, UNSENT)
+METERS: Final = (
+    RECEIVED, HANDLED, HANDLING, FAILED, ACCEPTED, RETRIED, REJECTED, SENT, UNSENT, LAG,
+    QUERY_BATCHES, QUERY_ROWS, QUERY_TIME, QUERY_FAILED,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +111,8 @@ class BindingMetrics:
             (events.send_failed, lambda sender, binding, **_: self._add(UNSENT, binding)),
             (events.message_handled, self._handled),
             (events.message_settled, self._settled),
+            (query_progressed, self._progressed),
+            (query_failed, lambda sender, binding, **_: self._add(QUERY_FAILED, binding)),
         ]
         for signal, receiver in receivers:
             self._connected.enter_context(signal.connected_to(receiver, sender=self._application))
@@ -92,6 +120,13 @@ class BindingMetrics:
     def disconnect(self) -> None:
         """Count no more; what was counted stays."""
         self._connected.close()
+
+    def observe(self, lags: Mapping[str, int]) -> None:
+        """Note how far each input is behind now; of all others nothing is known any more."""
+        with self._lock:
+            for key in [key for key in self._values if key[0] is LAG]:
+                del self._values[key]
+            self._values |= {(LAG, binding): lag for binding, lag in lags.items()}
 
     def readings(self) -> list[Reading]:
         """Return what was counted, meter by meter, binding by binding."""
@@ -112,9 +147,9 @@ class BindingMetrics:
             if reading.meter is not told:
                 told = reading.meter
                 yield f"# HELP {name} {told.text}"
-                yield f"# TYPE {name} counter"
+                yield f"# TYPE {name} {'gauge' if told.is_gauge else 'counter'}"
             label = reading.binding.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-            yield f'{name}{{binding="{label}"}} {reading.value:g}'
+            yield f'{name}{{binding="{label}"}} {repr(reading.value).removesuffix(".0")}'
 
     def _handled(self, sender: object, *, binding: str, seconds: float, **_: object) -> None:
         self._add(HANDLED, binding)
@@ -129,6 +164,13 @@ class BindingMetrics:
             else REJECTED
         )
         self._add(meter, binding)
+
+    def _progressed(
+        self, sender: object, *, binding: str, progress: "StreamingQueryProgress", **_: object
+    ) -> None:
+        self._add(QUERY_BATCHES, binding)
+        self._add(QUERY_ROWS, binding, sum(source.numInputRows for source in progress.sources))
+        self._add(QUERY_TIME, binding, progress.durationMs.get("triggerExecution", 0) / 1000)
 
     def _add(self, meter: Meter, binding: str, value: float = 1) -> None:
         with self._lock:

@@ -11,13 +11,10 @@ import uvicorn
 from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
 from streamkit.errors import ConfigurationError
 from streamkit.management.endpoints import Endpoints, ManagedApplication
-from streamkit.management.metrics import BindingMetrics
 
 __all__ = ["ManagementServer"]
 
 log = logging.getLogger(__name__)
-
-_METERED = ("metrics", "prometheus")
 
 
 class ManagementServer:
@@ -30,22 +27,23 @@ class ManagementServer:
     def __init__(self, application: ManagedApplication, properties: ManagementServerProperties) -> None:
         self.url = ""
         self._properties = properties
-        self._metrics = BindingMetrics(application)
-        self._endpoints = Endpoints(application, self._metrics, properties.base_path)
+        self._endpoints = Endpoints(application, properties.base_path)
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Serve on the running loop; count, if somebody may ask for it.
+        """Serve on the running loop.
 
         Raises:
             ConfigurationError: The address cannot be had.
         """
-        listener = self._listen()
+        try:
+            listener = self._listen()
+        except ConfigurationError:
+            self._endpoints.close()
+            raise
         host, port = listener.getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{self._endpoints.base_path}"
-        if any(name in self._endpoints.exposed for name in _METERED):
-            self._metrics.connect()
         config = uvicorn.Config(
             self._endpoints.asgi,
             log_config=None,
@@ -61,7 +59,7 @@ class ManagementServer:
 
     async def stop(self) -> None:
         """Answer what is asked, and close."""
-        self._metrics.disconnect()
+        self._endpoints.close()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await self._serving

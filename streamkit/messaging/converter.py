@@ -10,7 +10,7 @@ from types import NoneType, UnionType
 from typing import Any, Protocol, TypeAlias, Union, get_args, get_origin
 
 from streamkit.errors import MessageConversionError
-from streamkit.messaging.message import Message
+from streamkit.messaging.message import NO_PAYLOAD, Message
 from streamkit.messaging.mime import MimeType
 
 Reader: TypeAlias = Callable[[bytes], object]
@@ -132,6 +132,8 @@ class PayloadReader:
         try:
             if type(payload) is bytes:
                 return self._reader(content_type)(payload)
+            if payload is NO_PAYLOAD:
+                return _nothing(self._type)
             if isinstance(payload, self._accepts):
                 return payload
             return self._reader(content_type)(_as_bytes(payload, self._type))
@@ -214,6 +216,18 @@ def without_none(type_: object) -> object:
         if len(others) == 1:
             return others[0]
     return type_
+
+
+def _nothing(type_: object) -> object:
+    """What is given to whoever wants a `type_` where there is no payload."""
+    if type_ is None or (get_origin(type_) in (Union, UnionType) and NoneType in get_args(type_)):
+        return None
+    if type_ in (bytes, object, Any):
+        return NO_PAYLOAD
+    raise MessageConversionError(
+        f"The message has no payload: annotate it as {type_name(type_)} | None to be given None.",
+        target_type=type_,
+    )
 
 
 def _instance_type(type_: object) -> type | tuple[()]:

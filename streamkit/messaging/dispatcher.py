@@ -23,6 +23,7 @@ from streamkit.errors import (
     NoSubscriberError,
     SettlementRequest,
 )
+from streamkit.messaging.cause import kind_and_text
 from streamkit.messaging.handler import Handler, Subscription, drive, name_of
 from streamkit.messaging.message import Message
 
@@ -102,7 +103,8 @@ class MessageDispatcher(ABC):
     def _no_subscriber(self, message: Message[object]) -> NoSubscriberError:
         return NoSubscriberError(
             f"Dispatcher has no subscribers for channel {self.channel_name!r}. Subscribe a handler to it; "
-            "when it belongs to a binding, start the application before sending.",
+            "when it belongs to a binding, start the application before sending. What the application sends to "
+            "without a listener or function that names it stands in spring.cloud.stream.output-bindings.",
             message,
         )
 
@@ -202,7 +204,7 @@ class UnicastingDispatcher(MessageDispatcher):
     def _failure(self, message: Message[object], failures: Sequence[Exception]) -> MessagingError:
         if len(failures) == 1:
             return handling_error(message, failures[0], self.channel_name)
-        reasons = "; ".join(f"{type(failure).__name__}: {failure}" for failure in failures)
+        reasons = "; ".join(map(kind_and_text, failures))
         return AllHandlersFailed(
             f"All {len(failures)} handlers of channel {self.channel_name!r} failed: {reasons}",
             message,
@@ -272,7 +274,7 @@ def handling_error(message: Message[object], error: Exception, channel_name: str
     """`error` as the sender sees it: itself when it tells its message, else the cause of one that does."""
     if isinstance(error, MessagingError) and error.failed_message is not None:
         return error
-    text = f"Channel {channel_name!r} could not deliver the message: {type(error).__name__}: {error}"
+    text = f"Channel {channel_name!r} could not deliver the message: {kind_and_text(error)}"
     wrapper = MessageDeliveryError if isinstance(error, MessagingError) else MessageHandlingError
     wrapped = wrapper(text, message)
     wrapped.__cause__ = error

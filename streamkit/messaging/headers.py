@@ -58,6 +58,23 @@ SOURCE_DATA = "sourceData"
 
 READ_ONLY = frozenset((ID, TIMESTAMP))
 
+STEERING = frozenset(
+    {
+        DELAY,
+        DELIVER_AT,
+        DELAY_LEVEL,
+        PARTITION,
+        PARTITION_OVERRIDE,
+        DELIVERY_ATTEMPT,
+        SEQUENCE,
+        ERROR_CHANNEL,
+        REPLY_CHANNEL,
+        SEND_TO_DESTINATION,
+        JSON_HEADER_TYPES,
+    }
+)
+"""Headers that steer a send or a dispatch in this process and mean nothing to whoever receives the message."""
+
 # Ids have to be unique, not secret, and `uuid.uuid4` costs more than everything else about a message.
 _random = Random()
 if hasattr(os, "register_at_fork"):

@@ -1,12 +1,25 @@
 """The message: a payload and its headers, neither of which ever changes."""
 
 from collections.abc import Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from streamkit.messaging.headers import READ_ONLY, MessageHeaders
 
 T_co = TypeVar("T_co", covariant=True)
 P = TypeVar("P")
+
+
+class NoPayload(bytes):
+    """The payload of a message that has none: empty bytes to whoever wants bytes, None to whoever wants `X | None`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NO_PAYLOAD"
+
+
+NO_PAYLOAD: Final = NoPayload()
+"""The one there is: Kafka's tombstone, which deletes a key from a compacted topic."""
 
 
 class Message(Generic[T_co]):

@@ -90,6 +90,4 @@ def _quoted(value: str) -> str:
     return value if re.fullmatch(_TOKEN, value) else '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-APPLICATION_JSON = MimeType("application", "json")
 APPLICATION_OCTET_STREAM = MimeType("application", "octet-stream")
-TEXT_PLAIN = MimeType("text", "plain")

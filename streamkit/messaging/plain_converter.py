@@ -12,6 +12,7 @@ import msgspec
 
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.converter import Reader, Writer, type_name, without_none
+from streamkit.messaging.message import NoPayload
 from streamkit.messaging.mime import APPLICATION_OCTET_STREAM, MimeType
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)
@@ -42,7 +43,7 @@ class BytesConverter:
 
     def writer(self, type_: type, mime: MimeType) -> Writer | None:
         """The bytes themselves for anything like bytes."""
-        if type_ is bytes:
+        if type_ in (bytes, NoPayload):
             return _itself
         if issubclass(type_, _BYTES_LIKE):
             return bytes
@@ -59,8 +60,9 @@ class BytesConverter:
 class TextConverter:
     """Text in the content type's charset, UTF-8 unless it names one.
 
-    A `str` is text under every content type, so that under JSON it travels without quotes. Under `text/*`
-    whatever is sent becomes text by `str()`, and numbers, dates, UUIDs and enums are read from text.
+    A `str` is text under every content type, so that under JSON it travels without quotes; JSON is UTF-8 whatever
+    charset its content type names (RFC 8259), as Spring has it. Under `text/*` whatever is sent becomes text by
+    `str()`, and numbers, dates, UUIDs and enums are read from text.
     """
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
@@ -103,7 +105,7 @@ def _decoder(mime: MimeType, type_: object) -> Callable[[bytes], str]:
             return decode(data)[0]
         except UnicodeDecodeError as error:
             raise MessageConversionError(
-                f"The payload is no {mime.charset} text: byte {error.start} is wrong ({error.reason}).",
+                f"The payload is no {_charset(mime)} text: byte {error.start} is wrong ({error.reason}).",
                 content_type=str(mime),
                 target_type=type_,
             ) from error
@@ -111,9 +113,13 @@ def _decoder(mime: MimeType, type_: object) -> Callable[[bytes], str]:
     return read
 
 
+def _charset(mime: MimeType) -> str:
+    return "utf-8" if mime.is_json else mime.charset
+
+
 def _codec(mime: MimeType, type_: object) -> codecs.CodecInfo:
     try:
-        return codecs.lookup(mime.charset)
+        return codecs.lookup(_charset(mime))
     except LookupError as error:
         raise MessageConversionError(
             f"{mime} names the charset {mime.charset!r}, which nobody knows.",

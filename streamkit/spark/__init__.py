@@ -8,15 +8,19 @@
 
     rows = streamkit.spark.source(app, "flights", schema=...)      an input's messages as a streaming DataFrame
     streamkit.spark.bind(app, rows, "delays")                      rows leave by an output, of any binder
+    spark.readStream.format("streamkit").option("channel", "flights")   a binding by its name, from wherever Spark runs
+    streamkit.spark.published(app)                                 ... those of an application that runs
     spark = streamkit.spark.session("flights", master="local[2]")  settings that make small batches fast; Java found
 
 Needs the extra ``streamkit[spark]``. Nothing here imports PySpark before it is used.
 """
 
 from streamkit.spark.binding import bind, spark_processor
-from streamkit.spark.channel_query import ChannelQuery, QuerySettings
+from streamkit.spark.channel_query import ChannelQuery
 from streamkit.spark.channel_source import source
 from streamkit.spark.java import JavaNotFoundError, java_home
+from streamkit.spark.publishing import published
+from streamkit.spark.query_settings import QuerySettings
 from streamkit.spark.session import session
 
 __all__ = [
@@ -25,6 +29,7 @@ __all__ = [
     "QuerySettings",
     "bind",
     "java_home",
+    "published",
     "session",
     "source",
     "spark_processor",

@@ -1,14 +1,14 @@
 """Queries that feed outputs: given as rows, or as a function of an input's rows."""
 
 from collections.abc import Callable
-from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from streamkit.binder.binding import OutputBinding
 from streamkit.errors import ApplicationError
 from streamkit.feeding import FeederDeclaration, note_feeder
-from streamkit.spark.channel_query import ChannelQuery, Delivery, QuerySettings
+from streamkit.spark.channel_query import ChannelQuery
 from streamkit.spark.channel_source import source
+from streamkit.spark.query_settings import QueryArguments, QuerySettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,39 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["bind", "spark_processor"]
 
 F = TypeVar("F", bound="Callable[[DataFrame], DataFrame]")
-_RESTART = timedelta(seconds=30)
 
 
 def bind(
     app: "StreamApplication",
     rows: "DataFrame",
     output: str,
-    *,
-    checkpoint: str | None = None,
-    trigger: "Mapping[str, str | bool] | None" = None,
-    output_mode: str = "append",
-    delivery: Delivery | None = None,
-    options: "Mapping[str, str] | None" = None,
-    restart_after: timedelta | None = _RESTART,
+    **settings: Unpack[QueryArguments],
 ) -> ChannelQuery:
     """Have the rows of a streaming DataFrame leave by an output binding, as long as that is bound.
 
     Called before the application starts, the query starts with it; called while it runs, at once. See
-    :mod:`streamkit.spark.rows` for what the columns mean, :class:`QuerySettings` for the arguments.
+    :mod:`streamkit.spark.rows` for what the columns mean, :class:`QuerySettings` for the settings.
 
     Raises:
         ApplicationError: The application runs and has no such output.
         ConfigurationError: The rows cannot leave by this binding.
     """
-    settings = QuerySettings(
-        checkpoint=checkpoint,
-        trigger=trigger or {},
-        output_mode=output_mode,
-        delivery=delivery,
-        options=options or {},
-        restart_after=restart_after,
-    )
-    query = ChannelQuery(app, output, lambda: rows, settings)
+    query = ChannelQuery(app, output, lambda: rows, QuerySettings(**settings))
     if not app.is_running:
         app.feed(output, lambda _: query)
         return query
@@ -62,7 +47,7 @@ def bind(
 
 
 async def _feed(app: "StreamApplication", output: str, query: ChannelQuery) -> None:
-    if output not in app.bindings and app.container.binding_factory().is_configured(output):
+    if output not in app.bindings and app.container.binding_factory().settings.is_configured(output):
         await app.controller.define_output(output)
     binding = app.binding(output)
     if not isinstance(binding, OutputBinding):
@@ -76,12 +61,8 @@ def spark_processor(
     *,
     schema: "StructType | str | None" = None,
     spark: "Callable[[], SparkSession] | None" = None,
-    checkpoint: str | None = None,
-    trigger: "Mapping[str, str | bool] | None" = None,
-    output_mode: str = "append",
-    delivery: Delivery | None = None,
-    options: "Mapping[str, str] | None" = None,
-    restart_after: timedelta | None = _RESTART,
+    read_options: "Mapping[str, str] | None" = None,
+    **settings: Unpack[QueryArguments],
 ) -> Callable[[F], F]:
     """Have the function's rows, made of an input binding's messages, leave by an output binding.
 
@@ -93,29 +74,18 @@ def spark_processor(
         output: The output binding.
         schema: The payload's; see :func:`source`.
         spark: Makes the session; the one that is active, or a new one, if not given.
-        checkpoint: See :class:`QuerySettings`, as for those that follow.
-        trigger: When a batch is made.
-        output_mode: `append`, `update` or `complete`.
-        delivery: Who sends, and what is promised.
-        options: Further options of the query.
-        restart_after: How long after a failure the query is started again.
+        read_options: Further options of the input's format, such as `maxOffsetsPerTrigger`; see :func:`source`.
+        settings: How the query runs; see :class:`QuerySettings`.
     """
-    settings = QuerySettings(
-        checkpoint=checkpoint,
-        trigger=trigger or {},
-        output_mode=output_mode,
-        delivery=delivery,
-        options=options or {},
-        restart_after=restart_after,
-    )
+    chosen = QuerySettings(**settings)
 
     def note(function: F) -> F:
         def make(app: "StreamApplication") -> ChannelQuery:
             def rows() -> "DataFrame":
                 session = None if spark is None else spark()
-                return function(source(app, input, schema=schema, spark=session))
+                return function(source(app, input, schema=schema, spark=session, options=read_options))
 
-            return ChannelQuery(app, output, rows, settings)
+            return ChannelQuery(app, output, rows, chosen)
 
         return note_feeder(function, FeederDeclaration(output, make))
 

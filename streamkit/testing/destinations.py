@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
 
 from streamkit.binder.binder import ConsumerDestination, ProducerBinding, ProducerDestination
+from streamkit.binder.binding_settings import topics_of
 from streamkit.binder.delivery import Delivery, StartPosition
-from streamkit.binder.factory import topics_of
 from streamkit.binder.permits import Permits
 from streamkit.binder.settlement import ACCEPT, Settlement
 from streamkit.config.settings import ConsumerProperties, ProducerProperties

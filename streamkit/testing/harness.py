@@ -23,7 +23,7 @@ from dependency_injector import providers
 
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import Binder, BinderContext
-from streamkit.binder.factory import topics_of
+from streamkit.binder.binding_settings import topics_of
 from streamkit.binder.registry import BinderTypes
 from streamkit.config.environment import Environment
 from streamkit.config.origin import Scalar

@@ -187,8 +187,10 @@ class VirtualTime:
     What runs on it is stamped by that clock.
     """
 
-    def __init__(self, epoch_ms: int = DEFAULT_EPOCH_MS) -> None:
-        self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
+    def __init__(
+        self, epoch_ms: int = DEFAULT_EPOCH_MS, loop_factory: Callable[[], VirtualTimeLoop] = VirtualTimeLoop
+    ) -> None:
+        self._runner = asyncio.Runner(loop_factory=loop_factory)
         loop = self._runner.get_loop()
         assert isinstance(loop, VirtualTimeLoop)
         self.loop = loop

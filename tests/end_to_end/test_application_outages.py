@@ -12,8 +12,10 @@ import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import Admin, ClientSettings
-from tests.end_to_end.broker_process import ROOT, ServerProcess, running
+from tests.end_to_end.broker_process import PATIENT, ROOT, ServerProcess, running
 from tests.end_to_end.honest_shop import HonestShop, settings
+from tests.end_to_end.member_program import MEMBER
+from tests.ports import free_ports
 
 POLL = {"rocketmq.binder.poll-name-server-interval": "100ms"}
 
@@ -24,7 +26,7 @@ class Cluster:
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory = directory
         self._stack = stack
-        self.name_servers = [self.start_name_server("0") for _ in range(2)]
+        self.name_servers = [self.start_name_server(free_ports()[0]) for _ in range(2)]
         self.addresses = ";".join(server.address() for server in self.name_servers)
         config = directory / "broker.conf"
         lines = {
@@ -34,14 +36,15 @@ class Cluster:
             "namesrvAddr": self.addresses,
             "storePathRootDir": str(directory / "store"),
             "mappedFileSizeCommitLog": str(1024 * 1024),
+            **PATIENT,
         }
         config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         self.broker = stack.enter_context(running("broker", "-c", str(config), cwd=directory))
         self.broker.address()
 
-    def start_name_server(self, port: str) -> ServerProcess:
+    def start_name_server(self, port: int) -> ServerProcess:
         """Start one on the port."""
-        return self._stack.enter_context(running("namesrv", "-p", port, cwd=self._directory))
+        return self._stack.enter_context(running("namesrv", "-p", str(port), cwd=self._directory))
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def test_with_all_name_servers_killed_an_application_goes_on(cluster: Cluster, o
                 while not any("routes stay" in told for told in shop.warnings.told):
                     await shop.goes_on(1)
             await shop.goes_on(300)
-            port = cluster.addresses.partition(";")[0].rpartition(":")[2]
+            port = int(cluster.addresses.partition(";")[0].rpartition(":")[2])
             again = cluster.start_name_server(port)
             await asyncio.to_thread(again.address)
             await asyncio.to_thread(cluster.broker.wait_for_log, ": registered with name server", 3)
@@ -91,20 +94,6 @@ def test_queues_added_to_a_live_topic_are_used_and_heard(orderly: str) -> None:
 
     with ThreadedBroker() as broker:
         asyncio.run(main(broker.name_server))
-
-
-MEMBER = """
-import sys
-from streamkit import StreamApplication
-
-app = StreamApplication(config_location="optional:/none", args=sys.argv[1:])
-
-@app.stream_listener("in")
-async def take(number: int) -> None:
-    print(number, flush=True)
-
-app.run()
-"""
 
 
 @pytest.mark.slow

@@ -1,11 +1,16 @@
-"""The main job, as a user starts it: `python -m samples.flights`."""
+"""The main job with listeners alone, as a user starts it: `python -m samples.flights`."""
 
+import asyncio
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from samples.flights.feeder import LANE_LENGTH, Feeder
+from streamkit import Message
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,3 +50,35 @@ def test_with_the_broker_killed_in_the_middle_the_totals_are_reached(tmp_path: P
 def test_the_binder_is_one_setting() -> None:
     """In memory the same listeners reach the same totals."""
     assert repeated(flights("--limit", "3000", "--binder", "inmemory")) == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A flight, as far as the feeder looks at it."""
+
+    number: int
+    aircraft: str
+
+
+def test_no_aircraft_gets_far_ahead_of_the_slowest() -> None:
+    """What reads the flights by event time may rely on it: only so many rows are between any two lanes."""
+
+    async def main() -> None:
+        sent: list[int] = []
+
+        async def send(message: Message[object]) -> None:
+            row = message.payload
+            assert isinstance(row, Row)
+            if row.aircraft == "slow":
+                await asyncio.Event().wait()
+            sent.append(row.number)
+
+        rows = [Row(number, ("slow", "fast")[number % 2]) for number in range(10 * LANE_LENGTH)]
+        feeding = asyncio.create_task(Feeder[Row](send, lead=len(rows), resends=False).feed(rows))
+        for _ in range(4 * len(rows)):
+            await asyncio.sleep(0)
+        feeding.cancel()
+        # One slow row is being sent, a lane of them waits, and the feeder holds the next.
+        assert len(sent) == LANE_LENGTH + 1
+
+    asyncio.run(main())

@@ -19,8 +19,9 @@ from rocket_client import (
     PushConsumerSettings,
 )
 from rocket_remoting import Message
-from tests.end_to_end.broker_process import ServerProcess, running
+from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
 from tests.end_to_end.client_stage import Heard
+from tests.ports import free_ports
 
 SOON = timedelta(milliseconds=100)
 PATIENCE = 60.0
@@ -34,28 +35,29 @@ class Cluster:
     def __init__(self, stack: ExitStack, directory: Path) -> None:
         self._stack = stack
         self._directory = directory
-        self._ports = dict.fromkeys(NAMES, "0")
+        self._ports = {name: free_ports()[1] for name in NAMES}
         self.name_server = self._run("namesrv", "-p", "0").address()
         self.brokers: dict[str, ServerProcess] = {}
         for name in NAMES:
             self.start(name)
 
     def start(self, name: str) -> None:
-        """Start a broker, on its port from before and with its store."""
+        """Start a broker on its port with its store."""
         conf = self._directory / f"{name}.conf"
         keys = {
             "brokerName": name,
             "brokerIP1": "127.0.0.1",
-            "listenPort": self._ports[name],
+            "listenPort": str(self._ports[name]),
             "namesrvAddr": self.name_server,
             "storePathRootDir": str(self._directory / name),
             "mappedFileSizeCommitLog": "1048576",
             "maxHashSlotNum": "5000",
             "maxIndexNum": "20000",
+            **PATIENT,
         }
         conf.write_text("".join(f"{key}={value}\n" for key, value in keys.items()))
         self.brokers[name] = self._run("broker", "-c", str(conf))
-        self._ports[name] = self.brokers[name].address().rpartition(":")[2]
+        self.brokers[name].address()
 
     def stop(self, name: str) -> int:
         """Stop a broker in order, and return its exit code."""
@@ -121,7 +123,10 @@ def test_brokers_restart_one_after_the_other_and_no_send_fails(tmp_path: Path) -
     async def main(cluster: Cluster) -> None:
         heard = Heard()
         producing = ProducerSettings(
-            name_servers=cluster.name_server, poll_name_server_interval=SOON, retry_times_when_send_failed=0
+            name_servers=cluster.name_server,
+            poll_name_server_interval=SOON,
+            retry_times_when_send_failed=0,
+            send_timeout=timedelta(seconds=PATIENCE),
         )
         consuming = PushConsumerSettings(
             name_servers=cluster.name_server,

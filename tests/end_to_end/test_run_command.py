@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.application.test_application_process import program, until
+from tests.unit.application.test_application_process import program, rest_of, until
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +26,7 @@ tasks = set()
 
 @app.stream_listener("a")
 async def handle(text: str) -> None:
+    ballast = b"x" * int(app.environment.text("ballast", "0"))
     print("pid", os.getpid(), "got", text, flush=True)
     if text.startswith("slow"):
         await asyncio.sleep(float(app.environment.text("seconds", "0.3")))
@@ -92,12 +94,12 @@ def test_workers_share_a_broker_and_finish_what_they_do(tmp_path: Path) -> None:
         assert set(re.findall(r"index (\d)", output)) == {"0", "1"}
         assert "rocket_" not in output
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=30)
+        rest = rest_of(process)
         begun = re.findall(r"got (slow\d+)", output + rest)
         assert len(begun) == (output + rest).count("ended") > 0
         assert process.returncode == 0
     with running(tmp_path, "--texts=end", options=("--workers", "1")) as process:
-        output, _ = process.communicate(timeout=60)
+        output = rest_of(process)
         assert "got end" in output
         assert set(begun).isdisjoint(re.findall(r"got (slow\d+)", output))
         assert process.returncode == 0
@@ -106,7 +108,7 @@ def test_workers_share_a_broker_and_finish_what_they_do(tmp_path: Path) -> None:
 def test_options_may_follow_the_name(tmp_path: Path) -> None:
     """`streamkit run shop --workers 1`: what the command knows is no setting."""
     with running(tmp_path, "--texts=end", "--workers", "1", options=()) as process:
-        output, _ = process.communicate(timeout=60)
+        output = rest_of(process)
     assert "The workers share" in output
     assert "got end" in output
     assert process.returncode == 0
@@ -127,7 +129,7 @@ def test_a_crashed_worker_is_started_again(tmp_path: Path) -> None:
         if "got 4" not in output:
             until(process, "got 4")
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        rest_of(process)
         assert process.returncode == 0
     assert not is_alive(victim)
 
@@ -136,7 +138,7 @@ def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
     """With the exit code of the first, and what is wrong once told."""
     text = "import os\nif 'STREAMKIT_WORKER_LINE' in os.environ:\n    raise SystemExit(7)\n" + PROGRAM
     with running(tmp_path, text=text) as process:
-        output, _ = process.communicate(timeout=30)
+        output = rest_of(process)
     assert "could not start (exit code 7): stopping" in output
     assert process.returncode == 7
 
@@ -144,24 +146,23 @@ def test_workers_that_cannot_start_end_it_all(tmp_path: Path) -> None:
 def test_wrong_settings_are_told_before_any_worker_starts(tmp_path: Path) -> None:
     """Once, and not by each worker."""
     with running(tmp_path, f"--{STREAM}.bindings.a.groop=g") as process:
-        output, _ = process.communicate(timeout=30)
+        output = rest_of(process)
     assert output.count("did you mean") == 1
     assert "Traceback" not in output
     assert process.returncode == 1
 
 
 def test_the_second_signal_ends_the_workers_at_once(tmp_path: Path) -> None:
-    """Nobody waits for their calls; the exit code tells the signal."""
-    with running(tmp_path, "--texts=slow", "--seconds=600") as process:
+    """Nobody waits for their calls, but all are gone, however big; the exit code tells the signal."""
+    with running(tmp_path, "--texts=slow", "--seconds=600", "--ballast=500000000") as process:
         workers = pids_of(until(process, "got slow"))
         process.send_signal(signal.SIGINT)
         until(process, "stopping; once more ends at once")
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.3)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-        assert process.returncode == 128 + signal.SIGINT
-    assert not any(map(is_alive, workers))
+        assert process.wait(30) == 128 + signal.SIGINT
+        assert not any(map(is_alive, workers))
 
 
 def test_no_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
@@ -173,6 +174,32 @@ def test_no_worker_outlives_a_killed_supervisor(tmp_path: Path) -> None:
         assert process.stdout is not None
         rest = process.stdout.read()
     assert rest.count("SIGTERM: stopping") == 2
+
+
+def test_workers_are_restarted_one_by_one_as_far_as_they_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With new code that cannot start the first is tried again, the second goes on; systemd sees it all."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(60)
+        systemd.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        with running(tmp_path) as process:
+            both_started(process)
+            assert systemd.recv(1000) == b"READY=1"
+            (tmp_path / "shop.py").write_text("syntax error")
+            process.send_signal(signal.SIGHUP)
+            assert "restarting worker 1" not in until(process, "those after it go on as they are")
+            assert re.fullmatch(rb"RELOADING=1\nMONOTONIC_USEC=\d+", systemd.recv(1000))
+            assert systemd.recv(1000) == b"READY=1"
+            (tmp_path / "shop.py").write_text(PROGRAM)
+            process.send_signal(signal.SIGHUP)
+            output = until(process, "SIGHUP: every worker was restarted")
+            assert output.index("Worker 0 has started") < output.index("SIGHUP: restarting worker 1")
+            process.send_signal(signal.SIGTERM)
+            rest_of(process)
+            assert process.returncode == 0
+            assert [systemd.recv(1000)[:9] for _ in range(3)] == [b"RELOADING", b"READY=1", b"STOPPING="]
 
 
 def test_a_changed_file_starts_the_application_again(tmp_path: Path) -> None:
@@ -189,7 +216,7 @@ def test_a_changed_file_starts_the_application_again(tmp_path: Path) -> None:
         (tmp_path / "application.properties").write_text("spring.cloud.stream.bindings.a.destination=topic\n")
         assert "application.properties changed" in until(process, "got 1")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        rest_of(process)
         assert process.returncode == 0
 
 
@@ -199,7 +226,7 @@ def test_nothing_to_do_is_a_warning(tmp_path: Path) -> None:
     with program(tmp_path, "-m", "streamkit.cli", "run", "shop", text=text) as process:
         until(process, "has neither listeners nor functions nor other bindings")
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        rest_of(process)
         assert process.returncode == 0
 
 
@@ -213,6 +240,6 @@ def test_nothing_to_do_is_a_warning(tmp_path: Path) -> None:
 def test_wrong_options_are_told(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     """Before anything is started."""
     with running(tmp_path, options=options) as process:
-        output, _ = process.communicate(timeout=30)
+        output = rest_of(process)
     assert message in output
     assert process.returncode == 2

@@ -54,3 +54,15 @@ def test_a_failing_receiver_disturbs_nobody(heard, caplog):
         notify(message_sent, "app")
     assert heard == [("app", {})]
     assert "of signal message_sent failed" in caplog.text
+
+
+def test_a_receiver_that_would_have_to_be_awaited_is_told(heard, caplog):
+    """It would never run, and nobody would know."""
+
+    async def waiting(sender, **values):
+        raise AssertionError("never")
+
+    with message_sent.connected_to(waiting):
+        notify(message_sent, "app")
+    assert heard == [("app", {})]
+    assert "connect a plain function" in caplog.text

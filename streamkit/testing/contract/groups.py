@@ -28,15 +28,28 @@ class GroupCases:
     async def test_the_members_of_a_group_share_its_messages(self, s: Scenario) -> None:
         """Each message goes to one member, and no member goes without."""
         topic, group = await s.topic(partitions=4), s.name("group")
-        first = await s.record(topic, group)
-        second = await s.record(topic, group)
+        members = [await s.record(topic, group) for _ in range(2)]
+
+        async def each_has_something() -> bool:
+            await s.send(topic, "to see who is there")
+            return all(member.items for member in members)
+
+        await s.until("something for each member", each_has_something)
         await s.nothing_more()
+        before = [len(member.items) for member in members]
         for number in range(40):
             await s.send(topic, str(number))
-        await first.wait(1)
-        await second.wait(1)
+
+        def heard() -> list[Message[bytes]]:
+            return [m for member, known in zip(members, before, strict=True) for m in member.items[known:]]
+
+        async def all_came() -> bool:
+            return len(heard()) >= 40
+
+        await s.until("all messages", all_came)
         await s.nothing_more()
-        assert numbers([*first.items, *second.items]) == list(range(40))
+        assert numbers(heard()) == list(range(40))
+        assert all(len(member.items) > known for member, known in zip(members, before, strict=True))
 
     @case
     async def test_the_others_take_over_when_a_member_leaves(self, s: Scenario) -> None:
@@ -116,9 +129,8 @@ class GroupCases:
         if s.lacks(Capability.BROADCAST):
             await refused(s.consume(topic, group, _ignore, broadcast=True))
             return
-        first = await s.record(topic, group, broadcast=True)
-        second = await s.record(topic, group, broadcast=True)
-        await s.nothing_more()
+        first = await s.record(topic, group, broadcast=True, start="earliest")
+        second = await s.record(topic, group, broadcast=True, start="earliest")
         for number in range(5):
             await s.send(topic, str(number))
         assert numbers(await first.settled(5)) == [0, 1, 2, 3, 4]
@@ -137,8 +149,7 @@ class GroupCases:
             if payload == "bad":
                 raise ValueError(payload)
 
-        await s.consume(topic, group, fail_first, broadcast=True)
-        await s.nothing_more()
+        await s.consume(topic, group, fail_first, broadcast=True, start="earliest")
         await s.send(topic, "bad")
         await calls.wait(3)
         await s.send(topic, "good")

@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any
 
 from streamkit.application import StreamApplication
+from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.capabilities import Capability
-from streamkit.errors import Requeue
+from streamkit.errors import Reject, Requeue
 from streamkit.messaging.headers import DELIVERY_ATTEMPT
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.pollable_source import PollableMessageSource, no_auto_ack
-from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
+from streamkit.testing.contract.scenario import PREFIX, STOP_TIMEOUT, Scenario, case, refused
 
 
 @dataclass
@@ -96,6 +97,38 @@ class PollingCases:
         assert seen.items == [0, 1, 2]
 
     @case
+    async def test_stopping_waits_for_messages_that_were_polled(self, s: Scenario) -> None:
+        """A handler under way ends before the application is stopped, or settles later; both messages are done."""
+        if s.lacks(Capability.POLLED) or s.lacks(Capability.DURABLE_GROUP):
+            return
+        topic, group = await s.topic(), s.name("group")
+        begun, ended = s.recorder("begun"), s.recorder("ended")
+        open_: list[Acknowledgment] = []
+
+        async def settle_later(message: Message[Parcel]) -> None:
+            open_.append(no_auto_ack(message))
+
+        async def take_time(message: Message[Parcel]) -> None:
+            begun.add(message.payload.number)
+            await asyncio.sleep(STOP_TIMEOUT / 4)
+            open_[0].accept()
+            await asyncio.sleep(STOP_TIMEOUT / 4)
+            ended.add(message.payload.number)
+
+        app, source = self._polling(s, topic, group)
+        await s.start(app)
+        for number in range(2):
+            await s.send(topic, Parcel(number))
+        await self._until_polled(s, source, settle_later)
+        polling = asyncio.create_task(self._until_polled(s, source, take_time))
+        await begun.wait(1)
+        await app.stop()
+        assert ended.items == begun.items
+        await polling
+        again = await s.record(topic, group)
+        await again.settled(0)
+
+    @case
     async def test_a_failing_handler_is_tried_again_and_then_the_message_is_a_dead_letter(
         self, s: Scenario
     ) -> None:
@@ -117,6 +150,32 @@ class PollingCases:
         assert attempts.items == [1, 2, 3]
         (letter,) = await letters.wait(1)
         assert letter.headers["FAILURE_MESSAGE"] == "not this one"
+
+    @case
+    async def test_what_a_handler_rejected_stays_so_when_its_poll_is_given_up(self, s: Scenario) -> None:
+        """A rejection under way is carried out, a stop waits for it, and the group goes on behind the message."""
+        if s.lacks(Capability.POLLED) or s.lacks(Capability.DEAD_LETTER) or s.lacks(Capability.DURABLE_GROUP):
+            return
+        topic, group = await s.topic(partitions=1), s.name("group")
+        app, source = self._polling(s, topic, group)
+
+        async def reject_and_give_up(message: Message[Parcel]) -> None:
+            polling.cancel()
+            raise Reject("not this one")
+
+        await s.start(app)
+        letters = await s.record(self._letters(app, group), s.name("undertaker"), start="earliest")
+        for number in range(2):
+            await s.send(topic, Parcel(number))
+        polling = asyncio.create_task(self._until_polled(s, source, reject_and_give_up))
+        await asyncio.wait((polling,))
+        assert polling.cancelled()
+        await app.stop()
+        (letter,) = await letters.wait(1)
+        assert letter.headers["FAILURE_MESSAGE"] == "not this one"
+        again = await s.record(topic, group)
+        (message,) = await again.settled(1)
+        assert message.payload == b'{"number":1}'
 
     @case
     async def test_a_polled_message_may_be_given_back(self, s: Scenario) -> None:

@@ -141,6 +141,19 @@ class Scenario:
         """Wait until whatever was going to come has come."""
         await asyncio.sleep(self.environment.quiet)
 
+    async def until(self, what: str, true: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until that is true; ``what`` says it in words.
+
+        Raises:
+            AssertionError: It did not become true.
+        """
+        try:
+            async with asyncio.timeout(self.environment.patience):
+                while not await true():  # noqa: ASYNC110  # any condition: nothing tells of its change
+                    await asyncio.sleep(self.environment.quiet / 20)
+        except TimeoutError:
+            raise AssertionError(f"waited {self.environment.patience:g} s for {what}") from None
+
     # Applications
 
     def app(self, settings: Mapping[str, Scalar], *sources: object) -> StreamApplication:

@@ -9,6 +9,7 @@ import pytest
 
 from streamkit import Message, output_channel
 from streamkit.application import StreamApplication
+from streamkit.config.environment import Environment
 from streamkit.errors import ApplicationError, ConfigurationError, ForeignLoopError, UseAfterFork
 from streamkit.events import (
     application_started,
@@ -40,6 +41,23 @@ def test_with_runs_the_application_in_a_thread_of_its_own(make_app: MakeApplicat
         assert done.wait(5)
     assert received == [("x", False)]
     assert not app.is_running
+
+
+def test_an_error_channel_of_a_running_application_is_sent_to_from_any_thread(
+    make_app: MakeApplication,
+) -> None:
+    """Its listeners run on the application's loop, as those of channels that were there at the start."""
+    heard: list[object] = []
+
+    async def note(message: Message[object]) -> None:
+        heard.append(message.payload)
+
+    app = make_app(default_binder="inmemory")
+    with app:
+        late = app.channel("late.errors")
+        late.subscribe(note)
+        assert late.send(Message("x"))
+    assert heard == ["x"]
 
 
 def test_what_goes_wrong_at_start_is_raised_in_the_block_s_thread(make_app: MakeApplication) -> None:
@@ -241,3 +259,25 @@ class _Output:
     """An interface."""
 
     out = output_channel("a-out")
+
+
+def test_a_second_start_does_not_disturb_the_first(make_app: MakeApplication) -> None:
+    """It is refused; the end of the first block stops what that began."""
+    app = make_app(default_binder="inmemory")
+    with app:
+        with pytest.raises(ApplicationError, match="runs already"), app:
+            pass
+        assert app.is_running
+    assert not app.is_running
+
+
+def test_settings_given_as_an_environment_are_those_it_runs_with() -> None:
+    """Nothing else is read, whoever takes the arguments; those win, as they do over files."""
+    given = {"spring.application.name": "shop", "spring.cloud.stream.instance-index": "1"}
+    environment = Environment.load(config_location="optional:/none", variables={}, overrides=given)
+    app = StreamApplication(environment=environment)
+    app.take_arguments(["--spring.cloud.stream.instance-index=3"])
+    assert app.name == "shop"
+    assert app.container.settings().value.instance_index == 3
+    app.take_arguments([])
+    assert app.container.settings().value.instance_index == 1

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,18 @@ if __name__ == "__main__":
     print("stopped", flush=True)
 """
 
+# As `timeout` sends a signal: to the process and to its group. Says when, so that a machine with much to do cannot
+# come between them.
+SIGNALLED = PROGRAM.replace("import asyncio\n", "import asyncio, os, signal\n").replace(
+    '    print("begun", flush=True)\n',
+    """
+    from streamkit import foreground
+    for foreground.monotonic in (lambda: 0.0, lambda: 0.05):
+        os.kill(os.getpid(), signal.SIGINT)
+    foreground.monotonic = lambda: 0.2
+""",
+)
+
 SETTINGS = """
 spring.cloud.stream.default-binder=inmemory
 spring.cloud.stream.bindings.a.destination=topic
@@ -67,6 +80,16 @@ def program(directory: Path, *arguments: str, text: str = PROGRAM) -> "Iterator[
                 process.kill()
 
 
+@contextmanager
+def hang_ups(meaning: signal.Handlers) -> Iterator[None]:
+    """Processes started in the block find this disposition of SIGHUP, whatever the tests were started by."""
+    former = signal.signal(signal.SIGHUP, meaning)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, former)
+
+
 def until(process: "subprocess.Popen[str]", text: str) -> str:
     """The output up to the line that has `text`."""
     assert process.stdout is not None
@@ -76,6 +99,17 @@ def until(process: "subprocess.Popen[str]", text: str) -> str:
         if text in line:
             return "".join(read)
     raise AssertionError(f"{text!r} never came:\n{''.join(read)}")
+
+
+def rest_of(process: "subprocess.Popen[str]") -> str:
+    """The output after what `until` has read, once the process has ended.
+
+    `communicate` would read past the lines that came with those before and wait in the stream's buffer.
+    """
+    assert process.stdout is not None
+    rest = process.stdout.read()
+    process.wait(30)
+    return rest
 
 
 def test_the_first_signal_finishes_the_call_in_flight(tmp_path: Path) -> None:
@@ -89,15 +123,49 @@ def test_the_first_signal_finishes_the_call_in_flight(tmp_path: Path) -> None:
 
 def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
     """Nobody waits for the listener any more. One that comes right behind the first is the same one."""
-    with program(tmp_path, "shop.py", "--seconds=60") as process:
-        until(process, "begun")
-        for _ in range(2):  # as `timeout` sends it: to the process, and to its group
-            process.send_signal(signal.SIGINT)
+    with program(tmp_path, "shop.py", "--seconds=60", text=SIGNALLED) as process:
         until(process, "once more ends at once")
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.2)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 128 + signal.SIGINT
+
+
+def test_a_closed_terminal_stops_in_order(tmp_path: Path) -> None:
+    """SIGHUP is a first signal, and never the second one: shell and system may both send it."""
+    with hang_ups(signal.SIG_DFL), program(tmp_path, "shop.py", "--seconds=0.3") as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGHUP)
+        until(process, "SIGHUP: stopping")
+        process.send_signal(signal.SIGHUP)
+        assert "ended" in until(process, "stopped")
+        assert process.wait(10) == 0
+
+
+def test_under_nohup_a_closed_terminal_is_nothing(tmp_path: Path) -> None:
+    """Who started it had SIGHUP ignored, and so it stays."""
+    with hang_ups(signal.SIG_IGN), program(tmp_path, "shop.py", "--seconds=0.3") as process:
+        until(process, "begun")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGTERM)
+        output = until(process, "stopped")
+        assert "SIGTERM: stopping" in output
+        assert "SIGHUP" not in output
+        assert process.wait(10) == 0
+
+
+def test_systemd_is_told_when_it_is_up_and_when_it_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As units of Type=notify want it; without their socket nothing is told."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.settimeout(60)
+        systemd.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        with program(tmp_path, "shop.py", "--seconds=60") as process:
+            assert systemd.recv(1000) == b"READY=1"
+            process.send_signal(signal.SIGTERM)
+            assert systemd.recv(1000) == b"STOPPING=1"
 
 
 @pytest.mark.slow
@@ -113,8 +181,7 @@ def test_the_second_signal_ends_even_a_blocked_loop(tmp_path: Path, number: sign
             process.wait(0.2)
         process.send_signal(number)
         assert process.wait(10) == 128 + number
-        assert process.stdout is not None
-        assert f"{number.name} again: ending at once" in process.stdout.read()
+        assert f"{number.name} again: ending at once" in rest_of(process)
 
 
 def test_a_listener_that_never_returns_keeps_no_process_alive(tmp_path: Path) -> None:
@@ -131,7 +198,7 @@ def test_a_listener_that_never_returns_keeps_no_process_alive(tmp_path: Path) ->
 def test_what_is_wrong_is_a_report_and_not_a_traceback(tmp_path: Path) -> None:
     """`app.run()` ends the process with exit code 1, file, line, key and the nearest one."""
     with program(tmp_path, "shop.py", "--spring.cloud.stream.bindings.a.groop=g") as process:
-        output, _ = process.communicate(timeout=20)
+        output = rest_of(process)
     assert output == (
         "Error: 1 setting is wrong:\n"
         "  - argument --spring.cloud.stream.bindings.a.groop: unknown setting "
@@ -158,7 +225,8 @@ def test_streamkit_run_runs_an_application_with_settings(tmp_path: Path) -> None
     ("arguments", "text"),
     [
         (["nope"], "there is no module 'nope'"),
-        (["shop:application"], "shop:application is nothing of that name"),
+        (["shop:application"], "module 'shop' has no 'application'; it has shop:app"),
+        (["string"], "module 'string' has no 'app', nor any other StreamApplication"),
         (["shop:tasks"], "shop:tasks is a set, not a StreamApplication; it has shop:app"),
         (["shop", "settings"], "'settings' is no setting"),
         (["shop", "--spring.cloud.stream.bindings.a.groop=g"], "did you mean"),
@@ -167,7 +235,7 @@ def test_streamkit_run_runs_an_application_with_settings(tmp_path: Path) -> None
 def test_streamkit_run_says_what_is_wrong(tmp_path: Path, arguments: list[str], text: str) -> None:
     """Without a traceback, and with an exit code."""
     with program(tmp_path, "-m", "streamkit.cli", "run", *arguments) as process:
-        output, _ = process.communicate(timeout=20)
+        output = rest_of(process)
         assert text in output
         assert "Traceback" not in output
         assert process.returncode in (1, 2)

@@ -12,6 +12,7 @@ from streamkit.application import StreamApplication
 from streamkit.batch_listener import BATCH_HEADERS
 from streamkit.binder.settlement import ACCEPT, RejectMessage, Settlement
 from streamkit.errors import ConfigurationError
+from streamkit.events import message_failed, message_received
 from streamkit.testing.harness import Harness
 
 MakeApplication = Callable[..., StreamApplication]
@@ -114,20 +115,21 @@ def test_a_function_takes_batches(make_app: MakeApplication) -> None:
     assert BATCH_HEADERS not in sent.headers
 
 
-def test_a_settlement_too_few_fails_the_batch(app: StreamApplication) -> None:
-    """The attempts go on, and the error says what to return."""
+@pytest.mark.parametrize("settlements", [[], [ACCEPT]])
+def test_a_settlement_too_few_fails_the_batch(app: StreamApplication, settlements: list[Settlement]) -> None:
+    """The attempts go on, and the error says what to return; none at all are too few, too."""
     calls: list[int] = []
 
     @app.stream_listener("a")
     async def listen(orders: list[Order]) -> list[Settlement]:
         calls.append(len(orders))
-        return [ACCEPT]
+        return settlements
 
     with app.test() as test:
         fill(test, "a", [Order(1), Order(2)])
         test.advance(seconds=5)
         assert calls == [2, 2, 2]
-        assert "the listener settled 1 message(s), but it was handed 2" in str(
+        assert f"the listener settled {len(settlements)} message(s), but it was handed 2" in str(
             test.errors[0].payload.__cause__
         )
 
@@ -173,6 +175,28 @@ def test_requeue_is_for_the_whole_batch(app: StreamApplication) -> None:
         assert calls == [[1, 2]]
         test.advance(seconds=11)
     assert calls == [[1, 2], [1, 2]]
+
+
+def test_a_batch_and_its_failures_are_told_message_by_message(app: StreamApplication) -> None:
+    """Who counts them counts what a listener without batches would have received, and failed with."""
+    received: list[object] = []
+    failed: list[tuple[object, object]] = []
+
+    def note_received(sender: object, message: Message[bytes], **values: object) -> None:
+        received.append(message.payload)
+
+    def note(sender: object, message: Message[bytes], error: Exception, **values: object) -> None:
+        failed.append((message.payload, message.headers["deliveryAttempt"]))
+
+    @app.stream_listener("a")
+    async def listen(numbers: list[int]) -> None:
+        raise ValueError
+
+    with app.test() as test, message_failed.connected_to(note), message_received.connected_to(note_received):
+        fill(test, "a", [1, 2])
+        test.advance(seconds=1)
+    assert received == [b"1", b"2"]
+    assert failed == [(b"1", 1), (b"2", 1), (b"1", 2), (b"2", 2)]
 
 
 def test_a_batch_that_takes_too_long_is_retried(make_app: MakeApplication) -> None:

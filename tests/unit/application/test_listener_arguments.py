@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -172,3 +173,15 @@ def test_the_payload_can_be_marked(app: StreamApplication, test: Start) -> None:
 
     test().input("a").send("x")
     assert seen == ["x"]
+
+
+def test_what_a_partial_gives_by_name_is_asked_of_nobody(app: StreamApplication, test: Start) -> None:
+    """A listener that was given its repository is called with the payload alone."""
+    seen: list[object] = []
+
+    async def note(payload: int, repository: list[object], *, factor: int) -> None:
+        repository.append(payload * factor)
+
+    app.stream_listener("a")(partial(note, repository=seen, factor=2))
+    test().input("a").send(21)
+    assert seen == [42]

@@ -1,5 +1,6 @@
 """The threads on which `def` listeners run."""
 
+import asyncio
 import threading
 from concurrent.futures import Future, wait
 
@@ -71,3 +72,18 @@ def test_many_calls_from_many_threads_are_all_made() -> None:
     done, late = wait(results, 5)
     assert (len(done), len(late)) == (2000, 0)
     threads.shutdown()
+
+
+def test_a_stop_iteration_comes_to_who_waits() -> None:
+    """`next(...)` on what is empty raises it, and asyncio's futures refuse it: who waits would wait for ever."""
+
+    async def main() -> None:
+        threads = ListenerThreads(1, "orders listener")
+        with pytest.raises(RuntimeError, match="the function raised StopIteration") as raised:
+            await asyncio.wait_for(
+                asyncio.get_running_loop().run_in_executor(threads, next, iter(())), timeout=30
+            )
+        assert isinstance(raised.value.__cause__, StopIteration)
+        threads.shutdown()
+
+    asyncio.run(main())

@@ -8,8 +8,9 @@ from typing import ClassVar
 import pytest
 
 from streamkit import Message, MessageHeaders, StreamApplication, TransactionState, transaction_listener
+from streamkit.binder.attempts import unwrapped
 from streamkit.config.origin import Scalar
-from streamkit.errors import BlockingSendError, ConfigurationError, MessageDeliveryError
+from streamkit.errors import BlockingSendError, ConfigurationError, MessageDeliveryError, MessagingError
 from streamkit.messaging import DirectChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 
@@ -57,7 +58,8 @@ class Tills:
     checked: ClassVar[list[object]] = []
 
     def execute_local_transaction(self, message: Message[Order], argument: object) -> TransactionState:
-        return TransactionState.UNKNOWN if message.payload.number == 13 else TransactionState.COMMIT
+        states = {13: TransactionState.UNKNOWN, 14: TransactionState.ROLLBACK}
+        return states.get(message.payload.number, TransactionState.COMMIT)
 
     async def check_local_transaction(self, message: Message[Order]) -> TransactionState:
         self.checked.append(message.payload)
@@ -86,19 +88,54 @@ def test_def_code_uses_a_plain_block() -> None:
             test.run(wrong())
 
 
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_a_block_that_ends_with_its_process_is_unknown(end: type[BaseException]) -> None:
+    """It may have come in the middle of the commit: the checker is asked."""
+    app = application()
+    app.transaction_listener("till")(commit)
+    payloads = heard(app)
+    with app.test() as test:
+        with pytest.raises(end), app.channel("out").transaction(Message({"number": 1})):
+            raise end
+        test.advance(seconds=70)
+        assert payloads == [{"number": 1}]
+
+
 def test_a_class_of_a_module_is_found_and_made() -> None:
-    """With both methods; what it leaves unknown it is asked about, payload and all."""
+    """With both methods; only what it leaves unknown it is asked about, payload and all."""
     Tills.checked.clear()
     app = application(Tills)
     payloads = heard(app)
     with app.test() as test:
-        for number in (7, 13):
+        for number in (7, 13, 14):
             app.channel("out").send(Message(Order(number)))
         test.advance(seconds=70)
         assert payloads == [{"number": 7}]
         assert Tills.checked == [Order(13)]
         test.advance(seconds=200)
         assert Tills.checked == [Order(13)]
+
+
+def test_what_a_listener_raises_is_the_sender_s_and_its_checker_s() -> None:
+    """The transaction stays open, and is asked about."""
+    app, states = application(), [TransactionState.COMMIT]
+
+    class Broken:
+        def execute_local_transaction(self, message: Message[Order], argument: object) -> TransactionState:
+            raise LookupError("no such till")
+
+        def check_local_transaction(self, message: Message[Order]) -> TransactionState:
+            return states.pop()
+
+    app.transaction_listener("till")(Broken())
+    payloads = heard(app)
+    with app.test() as test:
+        with pytest.raises(MessagingError) as caught:
+            app.channel("out").send(Message(Order(7)))
+        assert isinstance(unwrapped(caught.value), LookupError)
+        assert payloads == []
+        test.advance(seconds=70)
+        assert (payloads, states) == ([{"number": 7}], [])
 
 
 def test_a_checker_s_arguments_are_a_listener_s() -> None:

@@ -3,23 +3,32 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import ClassVar, cast
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
+from binders.inmemory.binder import InMemoryBinder
 from streamkit.application import StreamApplication
-from streamkit.binder.binder import HealthStatus
-from streamkit.errors import ConfigurationError
+from streamkit.binder.binder import Binder, BinderContext, HealthStatus
+from streamkit.binder.plugin import hookimpl
+from streamkit.errors import BinderError, ConfigurationError
 from streamkit.events import message_received, message_sent, message_settled
+from streamkit.management.endpoints import Endpoints
+from streamkit.management.metrics import BindingMetrics
 from streamkit.messaging.message import Message
+from streamkit.spark.events import query_failed, query_progressed
 from tests.unit.binder.test_late_binding import FlakyPlugin
 
 STREAM = "spring.cloud.stream"
 
 
-def application(**settings: str) -> StreamApplication:
+def application(binder_plugins: Mapping[str, object] | None = None, **settings: str) -> StreamApplication:
     """An application in memory with an input and an output, its endpoints on a free port."""
     app = StreamApplication(
         config_location="optional:/none",
@@ -34,7 +43,7 @@ def application(**settings: str) -> StreamApplication:
             f"{STREAM}.output-bindings": "out",
             **{key.replace("__", "."): value for key, value in settings.items()},
         },
-        binder_plugins={"flaky": FlakyPlugin(up_at=float("inf"))},
+        binder_plugins=binder_plugins or {"flaky": FlakyPlugin(up_at=float("inf"))},
     )
 
     @app.stream_listener("in")
@@ -192,6 +201,114 @@ def test_messages_are_counted() -> None:
         assert "# TYPE streamkit_messages_handling_seconds_total counter" in told.text.splitlines()
 
 
+def test_metrics_tell_how_far_inputs_are_behind_where_their_binder_knows(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Asked when somebody looks; a binder that does not answer takes no other meter along, and is logged once."""
+    away = BinderError("away")
+
+    class Behind(InMemoryBinder):
+        answers: ClassVar[list[object]] = [{"in": 7}, {"in": 5}, {}, away, away, {}, away]
+
+        async def lags(self) -> Mapping[str, int]:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return cast(Mapping[str, int], answer)
+
+    class Plugin(FlakyPlugin):
+        @hookimpl
+        def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+            return Behind(name, context)
+
+    settings = {f"{STREAM}.default-binder": "flaky", f"{STREAM}.inmemory.binder.stands-in-for": "inmemory"}
+    app = application(binder_plugins={"flaky": Plugin(up_at=0)}, **settings)
+    with serving(app) as client:
+        lag = client.get("/metrics/streamkit.messages.lag").json()
+        assert lag["measurements"] == [{"statistic": "VALUE", "value": 7}]
+        assert lag["availableTags"] == [{"tag": "binding", "values": ["in"]}]
+        told = client.get("/prometheus").text.splitlines()
+        assert "# TYPE streamkit_messages_lag gauge" in told
+        assert 'streamkit_messages_lag{binding="in"} 5' in told
+        assert "lag" not in client.get("/prometheus").text
+        app.channel("out").send(Message("good"))
+        for _ in range(4):
+            assert 'streamkit_messages_sent_total{binding="out"} 1' in client.get("/prometheus").text
+    told = [each.getMessage() for each in caplog.records if each.name == "streamkit.management.lags"]
+    assert told == ["Binder 'flaky' does not tell how far its inputs are behind: away"] * 2
+
+
+def test_large_numbers_are_told_to_the_last_digit() -> None:
+    """Prometheus would see a count that stands still, and then leaps."""
+    metrics = BindingMetrics(application())
+    metrics.observe({"in": 1234567})
+    assert 'streamkit_messages_lag{binding="in"} 1234567' in metrics.prometheus().splitlines()
+
+
+def test_mounted_endpoints_count() -> None:
+    """From when they are made; what was counted is told while the application does not run, too."""
+    app = application(**{"management.server.port": "-1"})
+
+    async def main() -> None:
+        endpoints = Endpoints(app)
+        transport = httpx.ASGITransport(Starlette(routes=[Mount("/shop", endpoints.asgi)]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://web/shop/actuator") as client:
+            assert (await client.get("/prometheus")).status_code == 200
+            async with app:
+                await app.channel("out").asend(Message("good"))
+            assert 'messages_sent_total{binding="out"} 1\n' in (await client.get("/prometheus")).text
+            lag = (await client.get("/metrics/streamkit.messages.lag")).json()
+            assert lag["measurements"] == [{"statistic": "VALUE", "value": 0}]
+        endpoints.close()
+        assert not list(message_sent.receivers_for(app))
+
+    asyncio.run(main())
+
+
+def test_an_application_that_does_not_run_is_down() -> None:
+    """A probe of mounted endpoints hears so, before the start and after the stop; alive is the process all the same."""
+    app = application(**{"management.server.port": "-1", "management.endpoint.health.show-details": "always"})
+
+    async def main() -> None:
+        endpoints = Endpoints(app)
+        transport = httpx.ASGITransport(endpoints.asgi)
+        async with httpx.AsyncClient(transport=transport, base_url="http://web/actuator/health") as client:
+
+            async def told() -> list[tuple[int, str]]:
+                answers = [await client.get(path) for path in ("", "/readiness", "/liveness")]
+                return [(answer.status_code, answer.json()["status"]) for answer in answers]
+
+            is_down = [(503, "DOWN"), (503, "DOWN"), (200, "UP")]
+            assert await told() == is_down
+            assert "does not run" in (await client.get("")).json()["details"]["reason"]
+            async with app:
+                assert await told() == [(200, "UP")] * 3
+            assert await told() == is_down
+        endpoints.close()
+
+    asyncio.run(main())
+
+
+def test_spark_s_queries_are_counted() -> None:
+    """By the output they feed: batches, what they read and how long that took, and failures."""
+    app = application()
+    batch = SimpleNamespace(
+        sources=[SimpleNamespace(numInputRows=3), SimpleNamespace(numInputRows=4)],
+        durationMs={"triggerExecution": 1500, "addBatch": 1000},
+    )
+    with serving(app) as client:
+        for _ in range(2):
+            query_progressed.send(app, binding="out", progress=batch)
+        query_failed.send(app, binding="out", error="the disk is full")
+        told = client.get("/prometheus").text.splitlines()
+    assert [line for line in told if line.startswith("streamkit_queries")] == [
+        'streamkit_queries_batches_total{binding="out"} 2',
+        'streamkit_queries_rows_total{binding="out"} 14',
+        'streamkit_queries_working_seconds_total{binding="out"} 3',
+        'streamkit_queries_failed_total{binding="out"} 1',
+    ]
+
+
 def test_only_what_is_exposed_answers_and_nothing_else_is_counted() -> None:
     """By default health alone; exclude wins over include."""
     app = application(**{"management.endpoints.web.exposure.include": "health"})
@@ -201,8 +318,8 @@ def test_only_what_is_exposed_answers_and_nothing_else_is_counted() -> None:
             404,
             404,
         ]
-        assert not message_received.has_receivers_for(app)
-        assert not message_sent.has_receivers_for(app)
+        assert not list(message_received.receivers_for(app))
+        assert not list(message_sent.receivers_for(app))
         assert set(client.get("").json()["_links"]) == {"self", "health"}
     app = application(**{"management.endpoints.web.exposure.exclude": "bindings,prometheus"})
     with serving(app) as client:
@@ -253,3 +370,4 @@ def test_a_port_in_use_is_told_with_its_place() -> None:
         ):
             pass
     assert not app.is_running
+    assert not list(message_sent.receivers_for(app))

@@ -11,7 +11,7 @@ import pytest
 
 from streamkit import Message
 from streamkit.application import StreamApplication
-from streamkit.errors import ApplicationError, ConfigurationError, MessageConversionError
+from streamkit.errors import ApplicationError, BinderError, ConfigurationError, MessageConversionError
 from streamkit.pollable_source import no_auto_ack
 
 MakeApplication = Callable[..., StreamApplication]
@@ -49,6 +49,21 @@ def test_a_setting_or_the_code_declares_it(make_app: MakeApplication) -> None:
         assert not test.run(by_code.poll(taken, Order))
         assert test.run(app.pollable_source("other-in-0").poll(taken)) is False
     assert taken.payloads == [Order(1), Order(2)]
+
+
+@pytest.mark.parametrize("group", ["g", ""])
+def test_strict_mode_fails_on_what_was_not_polled(make_app: MakeApplication, group: str) -> None:
+    """With and without a group; and on what was polled and not settled."""
+    app = make_app(bindings__a__group=group)
+    source = app.pollable_source("a")
+
+    async def keep(message: Message[bytes]) -> None:
+        no_auto_ack(message)
+
+    with pytest.raises(BinderError, match="2 at 'a' waiting for"), app.test(strict=True) as test:  # noqa: PT012
+        for number in range(2):
+            test.input("a").send(Order(number))
+        assert test.run(source.poll(keep))
 
 
 def test_without_a_type_it_gives_bytes_and_a_def_runs_on_a_thread(app: StreamApplication) -> None:
@@ -98,6 +113,22 @@ def test_a_type_nobody_reads_is_the_caller_s_error(app: StreamApplication) -> No
         assert test.run(source.poll(taken, Order))
 
 
+def test_what_a_handler_settled_before_it_failed_stays_settled(app: StreamApplication) -> None:
+    """There is no second attempt; the failure is logged."""
+    source, calls = app.pollable_source("a"), []
+
+    async def reject_and_fail(message: Message[bytes]) -> None:
+        calls.append(message.payload)
+        no_auto_ack(message).reject("no")
+        raise ValueError
+
+    with app.test() as test:
+        test.input("a").send("x")
+        assert test.run(source.poll(reject_and_fail))
+        assert test.dead_letters("a").receive().payload == b"x"
+    assert calls == [b"x"]
+
+
 def test_one_that_is_never_settled_comes_again(make_app: MakeApplication) -> None:
     """After consume-timeout; the acknowledgment decides nothing any more."""
     app = make_app(rocketmq__bindings__a__consumer__push__consume_timeout="1m")
@@ -135,10 +166,13 @@ def test_an_acknowledgment_may_give_it_back(app: StreamApplication) -> None:
 
 
 def test_a_poll_that_is_cancelled_gives_its_message_back(app: StreamApplication) -> None:
-    """Nothing is lost with a task."""
+    """Nothing is lost with a task, and whoever settles it by hand is told that he decided nothing."""
     source, taken = app.pollable_source("a"), Taken()
 
+    acknowledgments = []
+
     async def slow(message: Message[bytes]) -> None:
+        acknowledgments.append(no_auto_ack(message))
         await asyncio.sleep(100)
 
     async def cancelled() -> None:
@@ -149,16 +183,40 @@ def test_a_poll_that_is_cancelled_gives_its_message_back(app: StreamApplication)
     with app.test() as test:
         test.input("a").send("x")
         test.run(cancelled())
+        assert not acknowledgments[0].accept()
         test.advance(seconds=11)
         assert test.run(source.poll(taken))
 
 
+def test_a_poll_that_is_cancelled_keeps_to_what_was_settled_by_hand(app: StreamApplication) -> None:
+    """Who settled was told that he decided."""
+    source, taken, decided = app.pollable_source("a"), Taken(), []
+
+    async def accept_and_dawdle(message: Message[bytes]) -> None:
+        decided.append(no_auto_ack(message).accept())
+        await asyncio.sleep(100)
+
+    async def cancelled() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1):
+                await source.poll(accept_and_dawdle)
+
+    with app.test() as test:
+        test.input("a").send("x")
+        test.run(cancelled())
+        test.advance(seconds=11)
+        assert not test.run(source.poll(taken))
+    assert decided == [True]
+
+
 def test_a_stopped_binding_gives_nothing_and_keeps_its_place(app: StreamApplication) -> None:
-    """Paused, stopped, started again: also what was not settled is there."""
+    """Paused, stopped, started again: also what was not settled is there, and can only be settled anew."""
     source, taken = app.pollable_source("a"), Taken()
 
+    acknowledgments = []
+
     async def hold(message: Message[bytes]) -> None:
-        no_auto_ack(message)
+        acknowledgments.append(no_auto_ack(message))
 
     with app.test() as test:
         test.input("a").send("x")
@@ -167,10 +225,27 @@ def test_a_stopped_binding_gives_nothing_and_keeps_its_place(app: StreamApplicat
         test.run(app.binding("a").resume())
         assert test.run(source.poll(hold))
         test.run(app.binding("a").stop())
+        assert not acknowledgments[0].accept()
         assert not test.run(source.poll(taken))
         test.run(app.binding("a").start())
         assert test.run(source.poll(taken))
     assert taken.payloads == [b"x"]
+
+
+def test_a_handler_may_stop_its_own_binding(app: StreamApplication) -> None:
+    """It is not waited for; its message is done when it returns."""
+    source, taken = app.pollable_source("a"), Taken()
+
+    async def stop_here(message: Message[bytes]) -> None:
+        began = asyncio.get_running_loop().time()
+        await app.binding("a").stop()
+        assert asyncio.get_running_loop().time() == began
+
+    with app.test() as test:
+        test.input("a").send("x")
+        assert test.run(source.poll(stop_here))
+        test.run(app.binding("a").start())
+        assert not test.run(source.poll(taken))
 
 
 def test_it_needs_a_running_application(app: StreamApplication) -> None:

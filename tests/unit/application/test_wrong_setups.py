@@ -50,6 +50,21 @@ def test_a_listener_that_cannot_be_given_its_payload_is_told_with_its_binding(
         pass
 
 
+def test_a_refused_function_s_binding_is_not_said_to_have_no_listener(
+    make_app: MakeApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would have one, so that would mislead."""
+    app = make_app(**{"bindings__parse-in-0__content_type": "application/xml"})
+
+    @app.function
+    async def parse(payload: dict[str, str]) -> None:
+        """A consumer."""
+
+    with pytest.raises(ConfigurationError, match="No converter reads application/xml"), app.test():
+        pass
+    assert "has no listener" not in caplog.text
+
+
 class Plain:
     """Has no fields that could be written."""
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from streamkit.binder.attempts import BackOff, RetryPolicy, after_failure, after_requeue, causes, unwrapped
 from streamkit.binder.delivery import Delivery, parse_delay_levels
 from streamkit.binder.settlement import RejectMessage, Retry
-from streamkit.errors import MessageConversionError, MessageHandlingError
+from streamkit.errors import AllHandlersFailed, MessageConversionError, MessageHandlingError
 
 
 def test_pauses_double_up_to_the_cap() -> None:
@@ -72,6 +72,11 @@ def test_redelivery_delays_follow_the_table_from_level_three() -> None:
     ]
 
 
+def test_levels_beyond_the_table_are_its_ends() -> None:
+    """Level 0 is no delay; above the last one it is the last one."""
+    assert [Delivery().level_delay(level).total_seconds() for level in (0, 1, 18, 19)] == [0, 1, 7200, 7200]
+
+
 def test_a_fixed_level_and_an_ordered_queue_have_their_own_delay() -> None:
     """A positive level is taken each time; an ordered queue is suspended."""
     assert Delivery(redelivery_level=5).redelivery_delay(7) == timedelta(minutes=1)
@@ -101,6 +106,23 @@ def test_a_requeue_counts_as_a_redelivery() -> None:
     assert isinstance(after_requeue(Delivery(), 16, wanted, "asked"), RejectMessage)
 
 
+@given(st.integers(0, 2**40))
+def test_an_ordered_queue_tries_for_ever(redeliveries: int) -> None:
+    """Unless a limit was set; what turns redelivery off is of the concurrent mode."""
+    failed = after_failure(Delivery(ordered=True, redelivery_level=-1), redeliveries, ValueError("why"), True)
+    assert isinstance(failed, Retry)
+
+
+def test_a_negative_level_turns_redelivery_off() -> None:
+    """A failure in concurrent mode is a dead letter at once; level 0 is the table."""
+    (off, table) = (
+        after_failure(Delivery(redelivery_level=level), 0, ValueError(), True) for level in (-1, 0)
+    )
+    assert isinstance(off, RejectMessage)
+    assert off.reason.startswith("redelivery is turned off for this binding")
+    assert isinstance(table, Retry)
+
+
 def test_the_nearest_class_and_then_the_causes_decide() -> None:
     """Subclasses count; what an exception was raised from counts if itself says nothing."""
     policy = RetryPolicy(retryable={ValueError: False, UnicodeError: True})
@@ -110,6 +132,41 @@ def test_the_nearest_class_and_then_the_causes_decide() -> None:
     chained = KeyError()
     chained.__cause__ = ValueError()
     assert not policy.is_retryable(chained)
+
+
+def wrapped(cause: Exception) -> MessageHandlingError:
+    """A listener's exception as its channel raises it."""
+    error = MessageHandlingError("channel")
+    error.__cause__ = cause
+    return error
+
+
+def test_what_is_said_of_every_exception_is_not_said_of_the_channel_s_wrapping() -> None:
+    """All but one kind can be excluded, or included."""
+    policy = RetryPolicy(retryable={Exception: False, ConnectionError: True})
+    assert policy.is_retryable(wrapped(ConnectionError()))
+    assert not policy.is_retryable(wrapped(ValueError()))
+    assert not policy.is_retryable(ValueError())
+
+
+def test_a_group_is_retried_if_all_in_it_is() -> None:
+    """As a TaskGroup raises; what several handlers raised in turn, if any of it is."""
+    policy = RetryPolicy(retryable={ValueError: False})
+    both = [ValueError(), KeyError()]
+    assert not policy.is_retryable(wrapped(ExceptionGroup("", both)))
+    assert policy.is_retryable(wrapped(ExceptionGroup("", [OSError(), KeyError()])))
+    assert not policy.is_retryable(ExceptionGroup("", [ExceptionGroup("", both)]))
+    assert policy.is_retryable(AllHandlersFailed("", None, both))
+    assert not policy.is_retryable(AllHandlersFailed("", None, [ValueError()]))
+    assert not RetryPolicy(retryable={ExceptionGroup: False}).is_retryable(ExceptionGroup("", [KeyError()]))
+
+
+def test_a_ring_of_groups_and_causes_ends() -> None:
+    """As who raises one of a group from the group makes it."""
+    member = KeyError()
+    member.__cause__ = ExceptionGroup("", [member, OSError()])
+    assert RetryPolicy().is_retryable(member)
+    assert not RetryPolicy(default_retryable=False).is_retryable(member)
 
 
 def test_a_conversion_error_is_not_retried_unless_listed() -> None:
@@ -122,9 +179,7 @@ def test_only_the_channel_s_own_wrapping_is_taken_off() -> None:
     """What the listener raised from something else stays what it raised."""
     raised = KeyError("outer")
     raised.__cause__ = ValueError("inner")
-    wrapped = MessageHandlingError("channel")
-    wrapped.__cause__ = raised
-    assert unwrapped(wrapped) is raised
+    assert unwrapped(wrapped(raised)) is raised
 
 
 def test_a_circle_of_causes_ends() -> None:

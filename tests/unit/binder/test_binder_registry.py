@@ -1,10 +1,12 @@
 """Which binder serves a binding."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from streamkit.application import StreamApplication
+from streamkit.binder.plugin import hookimpl
 from streamkit.binder.registry import BinderRegistry, BinderTypes
 from streamkit.clock import SystemClock
 from streamkit.config.environment import Environment
@@ -85,3 +87,38 @@ def test_a_binder_s_wrong_settings_are_told_with_those_of_bindings() -> None:
     )
     with pytest.raises(ConfigurationError, match=r"inmemory\.binder\.partitions=none"), app:
         pass
+
+
+def test_a_plugin_that_cannot_be_loaded_is_told_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its type, its module, its package and what went wrong: another one's mistake stops no start unexplained."""
+    (tmp_path / "broken_binder.py").write_text("import nonesuch_client")
+    metadata = tmp_path / "broken_binder-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-binder\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[streamkit.binders]\nbroken = broken_binder\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    types = BinderTypes()
+    assert "broken" in types.names
+    for _ in range(2):
+        with pytest.raises(ConfigurationError) as told:
+            types.extended_models("broken")
+        assert str(told.value) == (
+            "binder type 'broken', broken_binder of package broken-binder, cannot be loaded: ModuleNotFoundError: No "
+            "module named 'nonesuch_client'"
+        )
+
+
+def test_a_plugin_made_for_another_version_is_told_each_time() -> None:
+    """Its hooks ask for arguments that there are not."""
+
+    class Older:
+        @hookimpl
+        def streamkit_create_binder(self, type: str, colour: str) -> None:  # noqa: A002
+            """Asks for what no version gives."""
+
+    types = BinderTypes({"older": Older()})
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"(?s)'older' is not made for this version.*colour"):
+            types.settings_models("older")

@@ -1,6 +1,7 @@
 """Bindings started, stopped and paused by hand, at the worst moments."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -14,6 +15,7 @@ from streamkit.binder.binder import (
     BindingState,
     ConsumerBinding,
     ConsumerDestination,
+    Health,
     HealthStatus,
     ProducerBinding,
     ProducerDestination,
@@ -22,8 +24,9 @@ from streamkit.binder.binder import (
 from streamkit.binder.binding import InputBinding
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import hookimpl
-from streamkit.errors import BinderError, BinderUnavailable, MessagingError
-from streamkit.events import binding_created
+from streamkit.errors import ApplicationError, BinderError, BinderUnavailable, MessagingError
+from streamkit.events import binding_changed, binding_created
+from streamkit.messaging.message import Message
 from streamkit.testing.virtual_time import VirtualTime
 
 SECONDS_TO_BIND = 1.0
@@ -33,25 +36,47 @@ Trouble = Callable[[float], Exception | None]
 
 
 class Slow(InMemoryBinder):
-    """A binder that takes its time to bind, counts what it has bound, and has trouble at times."""
+    """A binder that takes its time to bind, for ever for `never`; counts what it bound, and has trouble at times."""
 
     type = "slow"
     bound = 0
     trouble: Trouble
 
     async def bind_consumer(self, destination: ConsumerDestination, receiver: Receiver) -> ConsumerBinding:
-        await self._take_time()
-        return await super().bind_consumer(destination, receiver)
+        await self._take_time(destination.name)
+        consumer = await super().bind_consumer(destination, receiver)
+        return Stubborn(consumer) if destination.binding == "stubborn" else consumer
 
     async def bind_producer(self, destination: ProducerDestination) -> ProducerBinding:
-        await self._take_time()
+        await self._take_time(destination.name)
         return await super().bind_producer(destination)
 
-    async def _take_time(self) -> None:
+    async def _take_time(self, destination: str) -> None:
         if (error := self.trouble(asyncio.get_running_loop().time())) is not None:
             raise error
         self.bound += 1
-        await asyncio.sleep(SECONDS_TO_BIND)
+        await asyncio.sleep(math.inf if destination == "never" else SECONDS_TO_BIND)
+
+
+class Stubborn(ConsumerBinding):
+    """One that cannot be stopped."""
+
+    def __init__(self, consumer: ConsumerBinding) -> None:
+        self._consumer = consumer
+
+    @property
+    def state(self) -> BindingState:
+        return self._consumer.state
+
+    async def pause(self) -> None:
+        await self._consumer.pause()
+
+    async def resume(self) -> None:
+        await self._consumer.resume()
+
+    async def stop(self, timeout: float) -> None:
+        await self._consumer.stop(timeout)
+        raise BinderError("it cannot be stopped", binder="slow", binding="stubborn")
 
 
 class SlowPlugin:
@@ -223,6 +248,127 @@ def test_a_listener_may_stop_its_own_binding() -> None:
     assert calls == [0.0]
 
 
+def test_a_start_that_is_given_up_lets_calls_end() -> None:
+    """As a signal does: bindings that came first have begun to work while others are not bound yet."""
+    stage = Stage(bindings__in2__destination="never")
+
+    async def work(text: str) -> None:
+        await asyncio.sleep(20)
+        await stage.note(text)
+
+    stage.app.stream_listener("in")(work)
+    stage.app.stream_listener("in2")(stage.note)
+
+    async def case() -> None:
+        starting = asyncio.create_task(stage.app.start(watch_loop=False))
+        await asyncio.sleep(10)
+        await stage.app.bridge.asend("out", "x")
+        await asyncio.sleep(10)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert stage.received == ["x"]
+        assert not stage.app.is_running
+
+    with VirtualTime() as time:
+        time.run(case())
+
+
+def test_calls_have_a_time_limit_again_after_a_restart() -> None:
+    """consume-timeout holds for the calls of each start, also when the binding was stopped in the middle of one."""
+    stage = Stage(inmemory__bindings__in__consumer__consume_timeout="1m")
+    timed_out: list[float] = []
+
+    async def hang(text: str) -> None:
+        began = asyncio.get_running_loop().time()
+        try:
+            await asyncio.sleep(math.inf)
+        finally:
+            timed_out.append(asyncio.get_running_loop().time() - began)
+
+    async def main() -> None:
+        binding = stage.app.binding("in")
+        await stage.app.bridge.asend("out", "x")
+        await asyncio.sleep(30)
+        await binding.stop(timeout=1)
+        await binding.start()
+        await asyncio.sleep(65)
+        assert timed_out == pytest.approx([31, 60])
+
+    stage.run(main, hang)
+
+
+def test_a_stop_that_nobody_waits_for_any_more_lets_calls_end() -> None:
+    """Who waits may be cancelled; the message is handled, and another start waits for that."""
+    stage = Stage()
+
+    async def work(text: str) -> None:
+        await asyncio.sleep(20)
+        await stage.note(text)
+
+    async def main() -> None:
+        binding = stage.app.binding("in")
+        await stage.app.bridge.asend("out", "x")
+        await asyncio.sleep(1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(binding.stop(), 5)
+        await binding.start()
+        assert stage.received == ["x"]
+
+    stage.run(main, work)
+
+
+def test_an_output_sends_only_while_it_runs() -> None:
+    """Stopped, it takes nothing; started again, it sends each message once."""
+    stage = Stage()
+
+    async def main() -> None:
+        binding, channel = stage.app.binding("out"), stage.app.channel("out")
+        await binding.stop()
+        with pytest.raises(MessagingError, match="no subscriber"):
+            await channel.asend(Message("x"))
+        await binding.start()
+        for text in "yz":
+            await channel.asend(Message(text))
+        await asyncio.sleep(1)
+        assert stage.received == ["y", "z"]
+
+    stage.run(main)
+
+
+def test_a_binding_that_cannot_be_stopped_keeps_no_other_from_it() -> None:
+    """All are stopped, and then its error is raised."""
+    stage = Stage(bindings__stubborn__group="g")
+    stage.app.stream_listener("stubborn")(stage.note)
+
+    async def main() -> None:
+        bindings = list(stage.app.bindings.values())
+        assert {binding.name for binding in bindings} == {"stubborn", "in", "out"}
+        with pytest.raises(BinderError, match="it cannot be stopped"):
+            await stage.app.stop()
+        assert {binding.state for binding in bindings} == {BindingState.STOPPED}
+        assert not stage.app.is_running
+
+    stage.run(main)
+
+
+def test_pausing_and_resuming_are_told() -> None:
+    """One event each, with the state it led to."""
+    stage = Stage()
+    states: list[BindingState] = []
+
+    def note(sender: object, binding: str, state: BindingState) -> None:
+        states.append(state)
+
+    async def main() -> None:
+        with binding_changed.connected_to(note):
+            await stage.app.binding("in").pause()
+            await stage.app.binding("in").resume()
+
+    stage.run(main)
+    assert states == [BindingState.PAUSED, BindingState.RUNNING]
+
+
 def away_until_45(now: float) -> Exception | None:
     """A system that comes back."""
     return BinderUnavailable("away") if now < 45 else None
@@ -264,6 +410,18 @@ def test_health_tells_what_is_tried_again_what_is_given_up_and_when_it_is_well_a
     stage.run(main)
 
 
+@pytest.mark.parametrize("name", ["in", "out"])
+def test_a_binding_that_waits_to_be_started_by_hand_is_well(name: str) -> None:
+    """Nobody expects it to be bound."""
+    stage = Stage(**BY_HAND)
+
+    async def main() -> None:
+        found = (await stage.app.health()).components["bindings"]
+        assert (found.status, found.details[name]) == (HealthStatus.UP, "stopped")
+
+    stage.run(main)
+
+
 def test_an_output_that_is_given_up_says_so() -> None:
     """Senders are not told to wait for what will never come."""
     stage = Stage(lambda now: away_until_45(now) or BinderError("no such topic"), binding_retry_interval="30")
@@ -276,3 +434,92 @@ def test_an_output_that_is_given_up_says_so() -> None:
             await stage.app.bridge.asend("out", "x")
 
     stage.run(main)
+
+
+def test_whatever_a_feeder_raises_everything_is_stopped() -> None:
+    """The other feeders, and the binding; the error is told."""
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            "spring.cloud.stream.default-binder": "inmemory",
+            "spring.cloud.stream.output-bindings": "out",
+        },
+    )
+    stopped: list[str] = []
+
+    class Fed:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def start(self) -> None:
+            """Nothing."""
+
+        async def stop(self, timeout: float) -> None:
+            stopped.append(self.name)
+            if self.name == "first":
+                raise LookupError(self.name)
+
+        def health(self) -> Health:
+            return Health(HealthStatus.UP)
+
+    for name in ("first", "second"):
+        app.feed("out", lambda _, name=name: Fed(name))
+
+    async def main() -> None:
+        await app.start(watch_loop=False)
+        binding = app.binding("out")
+        with pytest.raises(LookupError, match="first"):
+            await binding.stop()
+        assert binding.state is BindingState.STOPPED
+        with pytest.raises(LookupError, match="first"):
+            await app.stop()
+
+    asyncio.run(main())
+    assert stopped == ["first", "second"] * 2
+
+
+def test_nothing_is_bound_any_more_while_the_application_stops() -> None:
+    """Nobody would unbind it: neither what is started by hand, nor what is new."""
+    app = StreamApplication(
+        config_location="optional:/none",
+        properties={
+            "spring.cloud.stream.default-binder": "inmemory",
+            "spring.cloud.stream.bindings.a.group": "g",
+        },
+    )
+    told: list[str] = []
+
+    async def note(text: str) -> None:
+        """Nothing."""
+
+    async def main() -> None:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        @app.stream_listener("a")
+        async def wait(text: str) -> None:
+            begun.set()
+            await go_on.wait()
+            await app.bridge.asend("new", "calls in flight may send as before")
+
+        await app.start(watch_loop=False)
+        await app.bridge.asend("a.topic", "unheard")
+        binding, controller, service = app.binding("a"), app.controller, app.bindings
+        broker = app.container.binders().made["inmemory"].broker  # type: ignore[attr-defined]
+        broker.destination("a").put(b"x", {}, 0)
+        await begun.wait()
+        stopping = asyncio.create_task(app.stop(30))
+        while binding.state is not BindingState.STOPPED:  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(0)
+        starting = asyncio.create_task(binding.start())
+        with pytest.raises(ApplicationError, match="'late' cannot be made: the application stops"):
+            await controller.define_input("late", note)
+        assert "late" not in service
+        go_on.set()
+        await stopping
+        with pytest.raises(ApplicationError, match="'a' cannot be started: the application stops"):
+            await starting
+        assert binding.state is BindingState.STOPPED
+        told.extend(broker.destinations)
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert "new" in told

@@ -1,10 +1,15 @@
 """Headers embedded in payloads, byte for byte as Spring Cloud Stream's."""
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamkit.binder.embedded_headers import embed_headers, extract_headers
+from streamkit.binder.header_modes import Target, reading_in
+from streamkit.config.settings import HeaderMode
+from streamkit.messaging.message import Message
 
 # What Spring writes for {"contentType": "text/plain", "n": 1} and payload "hi".
 SPRING = (
@@ -39,6 +44,22 @@ def test_bytes_that_only_begin_alike_stay_as_they_are(data: bytes) -> None:
     payload, headers = extract_headers(b"\xff" + data)
     says_none = data.startswith(b"\0") and len(data) >= 8
     assert headers or payload == (data[1:] if says_none else b"\xff" + data)
+
+
+@pytest.mark.parametrize(("mode", "payload"), [(None, SPRING), (HeaderMode.EMBEDDED_HEADERS, b"hi")])
+def test_only_the_mode_takes_headers_out(mode: HeaderMode | None, payload: bytes) -> None:
+    """A payload that looks as if headers were in front stays as it is where nobody asked for that."""
+    read: list[Message[object]] = []
+
+    async def target(message: Message[object]) -> None:
+        read.append(message)
+
+    asyncio.run(_call(reading_in(mode, target), Message(SPRING, {"n": 2})))
+    assert (read[0].payload, read[0].headers["n"]) == (payload, 2)
+
+
+async def _call(target: Target, message: Message[object]) -> None:
+    await target(message)
 
 
 @pytest.mark.parametrize("end", range(9, len(SPRING) - 2))

@@ -5,7 +5,12 @@ import logging
 
 import pytest
 
-from streamkit.binder.error_channels import ErrorChannels, log_error
+from streamkit.binder.error_channels import (
+    ErrorChannels,
+    consumer_error_channel,
+    log_error,
+    producer_error_channel,
+)
 from streamkit.errors import MessageConversionError, MessagingError
 from streamkit.messaging.message import ErrorMessage
 
@@ -25,6 +30,13 @@ def test_a_subscriber_of_the_binding_s_channel_handles_the_error() -> None:
     assert asyncio.run(channels.publish("a.g.errors", failure()))
     assert not asyncio.run(channels.publish("b.g.errors", failure()))
     assert heard == ["binding", "everything", "everything"]
+
+
+def test_channels_are_named_by_what_they_are_of() -> None:
+    """As Spring names them; without a group it is an anonymous one's."""
+    assert consumer_error_channel("orders", "g") == "orders.g.errors"
+    assert consumer_error_channel("orders", None) == "orders.anonymous.errors"
+    assert producer_error_channel("orders") == "orders.errors"
 
 
 def test_a_failing_subscriber_handles_nothing() -> None:

@@ -23,6 +23,10 @@ from streamkit.messaging.message import Message
         (-1, -1),
         (2**40, 256),
         (-(2**40), -256),
+        (2**31 - 1, 2**31 - 1),
+        (2**31, -(2**31)),
+        (-(2**31), -(2**31)),
+        (-(2**31) - 1, -(2**31)),
         (True, 1231),
         (False, 1237),
     ],
@@ -58,3 +62,14 @@ def test_a_partition_header_must_be_a_number() -> None:
     assert explicit_partition(Message("x", {"scst_partition": 2})) == 2
     with pytest.raises(MessageDeliveryError, match="must be the number of a partition"):
         explicit_partition(Message("x", {"scst_partition": "two"}))
+
+
+@pytest.mark.parametrize("chosen", [None, "1", 1.5])
+def test_a_selector_gives_a_whole_number(chosen: object) -> None:
+    """The error tells what it gave, for which key."""
+    partitioner = Partitioner(lambda message: "red", lambda key, count: chosen)  # type: ignore[arg-type,return-value]
+    with pytest.raises(MessageDeliveryError) as refused:
+        partitioner.partition(Message(b""), 4)
+    assert str(refused.value) == (
+        f"the partition selector gives {chosen!r} for key 'red': expected a whole number"
+    )

@@ -95,6 +95,26 @@ def test_broadcast_failures_are_told_and_accepted() -> None:
     assert len(errors) == 1
 
 
+class WithoutTextError(MessagingError):
+    """Fails when it is asked what happened."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("broken")
+
+
+@pytest.mark.parametrize("failed_message", [None, Message(b"x")])
+def test_an_exception_without_a_text_counts_like_any_other(failed_message: Message[bytes] | None) -> None:
+    """Error handling is told of it, and the limit of redeliveries holds."""
+    cause = WithoutTextError("", failed_message)
+    limited = Delivery(max_reconsume_times=2)
+    again, (error,), _ = receive(failing(cause), redeliveries=1, delivery=limited)
+    assert again == Retry(None, cause)
+    assert cause in (error.payload, error.payload.__cause__)
+    assert receive(failing(cause), redeliveries=2, delivery=limited)[0] == RejectMessage(
+        "given up after 2 redeliveries; WithoutTextError: <its text cannot be made: RuntimeError>", cause
+    )
+
+
 def test_requeue_and_reject_are_the_listener_s_choice_and_no_error() -> None:
     """Neither attempts nor error handling follow."""
     after = timedelta(seconds=5)
@@ -139,6 +159,15 @@ def test_a_call_over_its_time_is_retried_without_further_attempts() -> None:
     assert (errors, seconds) == ([], 60)
 
 
+def test_a_broadcast_call_over_its_time_is_accepted() -> None:
+    """There is nowhere to keep a broadcast message."""
+
+    async def hang(message: Message[object]) -> None:
+        await asyncio.Event().wait()
+
+    assert receive(hang, delivery=Delivery(broadcast=True))[0] is ACCEPT
+
+
 def test_a_listener_s_own_timeout_is_a_failure_like_any_other() -> None:
     """`asyncio.timeout` in a listener is not taken for consume-timeout."""
 
@@ -164,6 +193,42 @@ def test_a_listener_that_awaits_something_cancelled_has_failed() -> None:
     assert isinstance(settlement.cause, MessagingError)
     assert "awaited something that was cancelled" in str(error.payload)
     assert seconds == 3
+
+
+def test_what_is_no_exception_is_a_failure_all_the_same() -> None:
+    """`pytest.fail` in a listener raises such a thing; only what ends the process is not the message's."""
+
+    def fail(message: Message[object]) -> None:
+        pytest.fail("not this one")
+
+    settlement, (error,), seconds = receive(fail)
+    assert isinstance(settlement, Retry)
+    assert settlement.cause is not None
+    assert isinstance(settlement.cause.__cause__, pytest.fail.Exception)
+    assert "the listener raised Failed, which is no Exception" in str(error.payload)
+    assert seconds == 3
+
+
+def test_error_handling_that_awaits_something_cancelled_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    """The message goes the way it would have gone without."""
+    cause = ValueError("why")
+
+    async def on_error(error: ErrorMessage) -> bool:
+        dead = asyncio.get_running_loop().create_future()
+        dead.cancel()
+        return bool(await dead)
+
+    async def target(message: Message[object]) -> None:
+        raise cause
+
+    async def main() -> Settlement:
+        receiver = MessageReceiver(
+            *("app", "input", target, Delivery(), RetryPolicy(1)), permits=Permits(1), on_error=on_error
+        )
+        return await receiver(Message(b"x"), 0)
+
+    assert asyncio.run(main()) == Retry(None, cause)
+    assert "The error handling of binding 'input' failed itself" in caplog.text
 
 
 @pytest.mark.parametrize("error", [None, ValueError("why")])

@@ -8,7 +8,9 @@ from binders.inmemory.broker import InMemoryBroker
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Group, GroupQueue, Member
 from binders.inmemory.timers import Timers
+from streamkit import input_channel
 from streamkit.application import StreamApplication
+from streamkit.binder.binder import BindingState
 from streamkit.errors import BinderError, ConfigurationError
 from streamkit.listener import stream_listener
 from streamkit.messaging.message import Message
@@ -102,6 +104,19 @@ def app(**binder: str) -> StreamApplication:
     )
 
 
+class Topic:
+    """An input."""
+
+    topic = input_channel("topic")
+
+
+def bind_something(made: StreamApplication) -> None:
+    """Start an application that needs its binder, and stop it."""
+    made.enable_binding(Topic)
+    with made:
+        assert made.binding("topic").state is BindingState.RUNNING
+
+
 def test_applications_without_a_name_share_nothing() -> None:
     """Each binder has a broker of its own, gone when it stops; named ones meet and last."""
 
@@ -118,6 +133,88 @@ def test_applications_without_a_name_share_nothing() -> None:
         InMemoryBroker.forget("shared-by-test")
 
     asyncio.run(main())
+
+
+def test_what_is_delayed_outlives_the_loop_it_was_sent_on() -> None:
+    """A shared broker waits on the loop of the application that is there."""
+    came: list[str] = []
+
+    async def send_and_end() -> None:
+        async with app(broker="moves-by-test") as one:
+            await one.bridge.asend("topic", Message("first", {"streamkit_delay": 0.1}))
+
+    async def send_and_wait() -> None:
+        both, other = asyncio.Event(), app(broker="moves-by-test")
+
+        other.enable_binding(Topic)
+
+        @other.stream_listener("topic")
+        async def note(text: str) -> None:
+            came.append(text)
+            if len(came) == 2:
+                both.set()
+
+        async with other:
+            InMemoryBroker.named("moves-by-test").timers.after(
+                0.2, lambda: InMemoryBroker.named("moves-by-test").destination("topic").put(b"second", {}, 0)
+            )
+            await asyncio.wait_for(both.wait(), 30)
+
+    asyncio.run(send_and_end())
+    asyncio.run(send_and_wait())
+    InMemoryBroker.forget("moves-by-test")
+    assert came == ["first", "second"]
+
+
+def test_a_broker_is_not_shared_by_two_loops() -> None:
+    """The messages of one would come to the listeners of the other on the wrong loop."""
+    first = app(broker="one-loop-by-test")
+    first.enable_binding(Topic)
+    with first, pytest.raises(BinderError, match="'one-loop-by-test': an application on another event loop"):
+        bind_something(app(broker="one-loop-by-test"))
+    bind_something(app(broker="one-loop-by-test"))
+    InMemoryBroker.forget("one-loop-by-test")
+
+
+@pytest.mark.parametrize("first_stops", [False, True])
+def test_an_ordered_partition_changes_hands_after_the_call_under_way(first_stops: bool) -> None:
+    """Its next message is the new owner's, whether the one before shares the group or leaves it."""
+    heard: list[tuple[str, str, float]] = []
+
+    def member(name: str) -> StreamApplication:
+        made = StreamApplication(
+            config_location="optional:/none",
+            properties={
+                "spring.cloud.stream.default-binder": "inmemory",
+                "spring.cloud.stream.inmemory.binder.broker": "ordered-by-test",
+                "spring.cloud.stream.inmemory.binder.partitions": "2",
+                "spring.cloud.stream.bindings.input.destination": "topic",
+                "spring.cloud.stream.bindings.input.group": "g",
+                "spring.cloud.stream.rocketmq.bindings.input.consumer.orderly": "true",
+            },
+        )
+
+        @made.stream_listener("input")
+        async def listen(text: str) -> None:
+            heard.append((name, text, asyncio.get_running_loop().time()))
+            await asyncio.sleep(10)
+
+        return made
+
+    async def main() -> None:
+        async with member("first") as first:
+            for text in "abc":
+                await first.bridge.asend("topic", Message(text, {"scst_partition": 1}))
+            await asyncio.sleep(1)
+            async with member("second"):
+                if first_stops:
+                    await first.stop()
+                await asyncio.sleep(40)
+        InMemoryBroker.forget("ordered-by-test")
+
+    with VirtualTime() as time:
+        time.run(main())
+    assert heard == [("first", "a", 0), ("second", "b", 10), ("second", "c", 20)]
 
 
 def test_strict_mode_fails_on_a_message_nobody_read() -> None:

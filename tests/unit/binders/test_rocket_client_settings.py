@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_client import Producer, PushConsumer
+from rocket_client import Producer, PushConsumer, PushConsumerSettings
 from streamkit import StreamApplication
 from streamkit.binder.binder import BindingState, ConsumerDestination, ProducerDestination
 
@@ -22,6 +22,7 @@ def milliseconds(number: int) -> timedelta:
 
 
 COMMON = {
+    "namespace": ("here", "namespace", "here"),
     "unit-name": ("here", "unit_name", "here"),
     "vip-channel-enabled": ("false", "vip_channel_enabled", False),
     "poll-name-server-interval": ("7000", "poll_name_server_interval", milliseconds(7000)),
@@ -121,3 +122,18 @@ def test_a_consumer_that_is_not_enabled_is_not_started(tmp_path: Path) -> None:
     key = f"{ROCKET}.bindings.in.consumer.enabled"
     assert clients(tmp_path, {key: "false"})["state"] is BindingState.STOPPED
     assert clients(tmp_path, {key: "true"})["state"] is BindingState.RUNNING
+
+
+def test_broadcasting_instances_on_a_machine_keep_their_places_apart(tmp_path: Path) -> None:
+    """By their index; the first one's is where Apache's client has it. What is shared needs no name."""
+
+    def name(**settings: str) -> str | None:
+        found = clients(tmp_path, {f"{ROCKET}.binder.offset-store": str(tmp_path), **settings})["consumer"]
+        assert isinstance(found, PushConsumerSettings)
+        return found.instance_name
+
+    broadcasting, index = f"{ROCKET}.bindings.in.consumer.broadcasting", f"{STREAM}.instance-index"
+    count = {f"{STREAM}.instance-count": "2"}
+    assert name(**{broadcasting: "true", index: "1"}, **count) == "DEFAULT-1"
+    assert name(**{broadcasting: "true", index: "0"}, **count) is None
+    assert name(**{index: "1"}, **count) is None

@@ -1,5 +1,6 @@
 """Headers of a message and RocketMQ's properties."""
 
+from collections.abc import Callable
 from uuid import UUID
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from binders.inmemory.headers import travelled
 from binders.rocket.headers import from_message, to_properties
 from rocket_remoting import MessageExt
 from rocket_remoting.properties import decode_properties, encode_properties
@@ -88,6 +90,16 @@ def test_a_separator_in_a_header_is_refused(text: str) -> None:
         to_properties(MessageHeaders({"note": text}))
 
 
+@pytest.mark.parametrize("headers", [{"a": "\ud800"}, {"\ud800": "x"}, {"a": ["\ud800"]}, {"\ud800": 1}])
+@pytest.mark.parametrize("write", [to_properties, travelled])
+def test_half_of_a_surrogate_pair_is_refused(
+    write: Callable[[MessageHeaders], object], headers: dict[str, object]
+) -> None:
+    """JSON can tell it, UTF-8 cannot; the error names the header. In memory, too."""
+    with pytest.raises(ValueError, match=r"header .* holds half of a surrogate pair"):
+        write(MessageHeaders(headers))
+
+
 def test_a_header_without_json_form_is_refused() -> None:
     """The error names the header and its type."""
     with pytest.raises(ValueError, match="header 'file' is a object"):
@@ -106,7 +118,12 @@ def test_the_broker_s_facts_are_headers() -> None:
     """Under the names of Spring's first generation, and the portable ones."""
     message = received({"TAGS": "paid", "KEYS": "o-1", "UNIQ_KEY": "0A"})
     message.queue_id, message.reconsume_times = 3, 1
+    message.born_host, message.born_timestamp, message.queue_offset = ("10.0.0.7", 4711), 5, 6
+    message.flag, message.sys_flag = 7, 8
     headers = from_message(message)
+    facts = {"BORN_HOST": "10.0.0.7", "BORN_TIMESTAMP": 5, "QUEUE_OFFSET": 6, "FLAG": 7, "SYS_FLAG": 8}
+    assert {name: headers[f"rocketmq_{name}"] for name in facts} == facts
+    assert (headers["rocketmq_TOPIC"], headers["rocketmq_MESSAGE_ID"]) == ("orders", "0A")
     assert headers["rocketmq_TAGS"] == headers[portable.TAGS] == "paid"
     assert headers["rocketmq_KEYS"] == headers[portable.KEY] == "o-1"
     assert headers["rocketmq_QUEUE_ID"] == headers[portable.PARTITION] == 3

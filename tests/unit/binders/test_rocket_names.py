@@ -41,6 +41,8 @@ NO_ADDRESS = "is no address: expected host:port, such as 127.0.0.1:9876"
         (f"{BINDINGS}.out.producer.required-groups=a b", f"the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.bindings.out.producer.group=a b", f"the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.binder.group=a b", f"the group name 'a b' {ILLEGAL}"),
+        (f"{ROCKET}.binder.namespace=a%b", "namespace: 'a%b' has a %, which ends it"),
+        (f"{ROCKET}.bindings.out.producer.namespace=a b", f"namespace: the group name 'a b' {ILLEGAL}"),
         (f"{ROCKET}.binder.nameServer=localhost", f"'localhost' {NO_ADDRESS}"),
         (f"{ROCKET}.binder.nameServer=a:9876;b:99999", f"'b:99999' {NO_ADDRESS}"),
     ],
@@ -49,6 +51,13 @@ def test_an_illegal_name_is_told_with_its_setting(tmp_path: Path, line: str, rea
     """File, line, key, value, and what is wrong with it."""
     told = refused(tmp_path, "spring.cloud.stream.source=out", f"{BINDINGS}.in.content-type=text/plain", line)
     assert told.removeprefix("1 setting is wrong:\n  - ") == f"application.properties:5: {line}: {reason}"
+
+
+def test_a_name_must_leave_room_for_the_namespace(tmp_path: Path) -> None:
+    """What brokers know it by counts."""
+    topic = "x" * 120
+    told = refused(tmp_path, f"{ROCKET}.binder.namespace=namespace", f"{BINDINGS}.in.destination={topic}")
+    assert told.endswith(f"the topic name has 130 characters, at most 127 are allowed: namespace%{'x' * 30}…")
 
 
 def test_a_name_that_no_setting_says_is_told_with_its_binding(tmp_path: Path) -> None:

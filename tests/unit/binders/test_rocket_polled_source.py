@@ -1,12 +1,14 @@
 """The polled source on RocketMQ: how far its queues are settled, and whose they are."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocket_client import Admin, ClientSettings
-from streamkit import Message
+from rocket_remoting.topics import retry_topic
+from streamkit import Message, Requeue
 from streamkit.pollable_source import PollableMessageSource
 from streamkit.testing.contract import Scenario
 from streamkit.testing.virtual_time import VirtualTime
@@ -69,3 +71,84 @@ def test_a_queue_that_went_and_came_back_is_not_set_back(environment: VirtualRoc
 
 
 _NAME_SERVER = "spring.cloud.stream.rocketmq.binder.name-server"
+
+
+def test_a_redelivery_moves_its_own_queue_only(environment: VirtualRocketEnvironment) -> None:
+    """It comes from the retry topic's queue, though it shows the topic it was sent to."""
+
+    async def main(s: Scenario) -> None:
+        topic, group = await s.topic(partitions=1), s.name("group")
+        app = s.app(
+            {
+                "spring.cloud.stream.pollable-source": "input",
+                f"{BINDING}.destination": topic,
+                f"{BINDING}.group": group,
+                **environment.consumer_properties("input-in-0", {"start": "earliest"}),
+            }
+        )
+        source = app.pollable_source("input")
+        seen: list[tuple[bytes, object]] = []
+
+        async def once_more(message: Message[bytes]) -> None:
+            first = not any(body == message.payload for body, _ in seen)
+            seen.append((message.payload, message.headers["rocketmq_TOPIC"]))
+            if message.payload == b"a" and first:
+                raise Requeue("once more")
+
+        await s.start(app)
+        for body in ("a", "b", "c"):
+            await s.send(topic, body)
+        while await source.poll(once_more) or len(seen) < 4:
+            pass
+        assert seen == [(body, topic) for body in (b"a", b"b", b"c", b"a")]
+        await app.stop(5)
+        async with Admin(
+            ClientSettings(name_servers=environment.properties[_NAME_SERVER]),
+            transport=environment.transport(),
+            clock=environment.clock,
+        ) as admin:
+            for name, offset in ((topic, 3), (retry_topic(group), 1)):
+                (queue,) = (await admin.topic_route(name)).subscribe_queues
+                assert await admin.committed_offset(queue, group) == offset
+
+    environment.check(main)
+
+
+def test_a_reset_stays_until_the_next_poll(environment: VirtualRocketEnvironment) -> None:
+    """Neither the next commit nor a stop takes it back to where the source had come; what follows is polled again."""
+
+    async def main(s: Scenario) -> None:
+        topic, group = await s.topic(partitions=1), s.name("group")
+        app = s.app(
+            {
+                "spring.cloud.stream.pollable-source": "input",
+                f"{BINDING}.destination": topic,
+                f"{BINDING}.group": group,
+                **environment.consumer_properties("input-in-0", {"start": "earliest"}),
+            }
+        )
+        source = app.pollable_source("input")
+        await s.start(app)
+        for body in ("a", "b", "c"):
+            await s.send(topic, body)
+        assert await drained(source) == 3
+        async with Admin(
+            ClientSettings(name_servers=environment.properties[_NAME_SERVER]),
+            transport=environment.transport(),
+            clock=environment.clock,
+        ) as admin:
+            (queue,) = (await admin.topic_route(topic)).subscribe_queues
+            await asyncio.sleep(6)
+            assert await admin.committed_offset(queue, group) == 3
+            await admin.reset_offsets(group, topic, 0)
+            await asyncio.sleep(60)
+            assert await admin.committed_offset(queue, group) == 0
+            assert await drained(source) == 3
+            await asyncio.sleep(6)
+            assert await admin.committed_offset(queue, group) == 3
+            await admin.reset_offsets(group, topic, 0)
+            await asyncio.sleep(1)
+            await app.stop(5)
+            assert await admin.committed_offset(queue, group) == 0
+
+    environment.check(main)

@@ -4,12 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from binders.rocket.properties import (
-    RocketBinderProperties,
-    RocketConsumerProperties,
-    RocketProducerProperties,
-    SendType,
-)
+from binders.rocket.binder_properties import RocketBinderProperties
+from binders.rocket.consumer_properties import RocketConsumerProperties
+from binders.rocket.producer_properties import RocketProducerProperties, SendType
 from streamkit.binder.delivery import Delivery, StartPosition
 from streamkit.config.environment import Environment
 from streamkit.errors import ConfigurationErrors

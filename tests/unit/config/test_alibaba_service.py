@@ -49,13 +49,13 @@ def test_the_report_tells_what_becomes_of_each() -> None:
     assert report["wrong"] == {}
     assert set(report["no effect"]) >= {
         "spring.config.import",
-        f"{PREFIX}.kafka.binder.brokers",
         f"{PREFIX}.rocketmq.binder.enable-msg-trace",
         f"{PREFIX}.bindings.stock-input.consumer.partitioned",
         "rocketmq.producer.group",
     }
     assert set(report["honoured"]) >= {
         "spring.application.name",
+        f"{PREFIX}.kafka.binder.brokers",
         f"{PREFIX}.rocketmq.binder.name-server",
         f"{PREFIX}.rocketmq.bindings.stock-input.consumer.delayLevelWhenNextConsume",
         f"{PREFIX}.bindings.stock-input.consumer.maxAttempts",

@@ -55,6 +55,30 @@ def test_explaining_as_a_table(run):
     assert "Did you mean input?" in output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("report --jsn", "No such option '--jsn'. Did you mean '--json'?"),
+        (
+            "report . --confg-location=x",
+            "No such option '--confg-location'. Did you mean '--config-location'?",
+        ),
+        ("explain input --jsn", "No such option '--jsn'. Did you mean '--json'?"),
+        ("explain --jsn input", "No such option '--jsn'. Did you mean '--json'?"),
+        ("explain --server.port=1", "'--server.port=1' stands where BINDING belongs: settings follow it"),
+        ("explain input output", "'output' is no setting: settings are written --key=value"),
+        ("report -j", "'-j' is no setting: settings are written --key=value"),
+        ("report here there", "one PATH can be reported on, not here, there"),
+        ("report here --config-location=there", "one PATH can be reported on, not here, there"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_told(run, arguments, told):
+    """A misspelt option is no setting that nobody reads."""
+    output, code = run(f"{INPUT}.group=g", *arguments.split())
+    assert code == 2
+    assert f"Error: {told}" in output
+
+
 def test_explaining_wrong_settings(run):
     """Settings that are wrong are told instead."""
     output, code = run(f"{INPUT}.grup=g", "explain", "input")
@@ -161,3 +185,56 @@ def test_explaining_how_a_supplier_is_polled(run):
     assert rows["producer.poller.cron"] == ("0 * * * * *", "application.properties:4")
     assert rows["producer.poller.fixed-delay"] == ("", "default")
     assert rows["producer.poller.max-messages-per-poll"] == ("2", "application.properties:2")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "my.password",
+        "my.passwords[0].password[0]",
+        "my.configuration[sasl.jaas.config]",
+        "my.configuration.sasl.jaas.config",
+        "MY_CONFIGURATION_SASL_JAAS_CONFIG",
+        "MY_CONFIGURATION_SSL_KEYSTORE_KEY",
+        "MY_SECRET_KEY",
+    ],
+)
+def test_a_secret_is_hidden_however_its_key_is_spelt(run, key):
+    """With dots, in brackets as keys with dots are to be written, as an environment variable; with an index."""
+    output, _ = run(f"{key}=hunter2", "report", "--json")
+    assert "hunter2" not in output
+    assert "******" in output
+
+
+def test_a_secret_with_a_wrong_placeholder_is_hidden(run):
+    """The complaint shows what stands for nothing, and not what stands beside it."""
+    output, code = run(
+        "spring.cloud.stream.inmemory.binder.password=hunter2${nothing}\n"
+        "spring.cloud.stream.bindings.a.group=g-${nothing}",
+        *("report", "--json"),
+    )
+    assert code == 1
+    assert "hunter2" not in output
+    assert "nothing sets 'nothing'" in output
+
+
+def test_what_an_environment_variable_overrides_is_told_so(run, monkeypatch):
+    """It is a setting of ours all the same, and the report says what won."""
+    monkeypatch.setenv("SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP", "mine")
+    monkeypatch.setenv("SPRING_CLOUD_STREAM_BINDINGS_MY_IN_DESTINATION", "there")
+    monkeypatch.setenv("SPRING_APPLICATION_NAME", "shop")
+    output, code = run(
+        f"{INPUT}.group=g\nspring.cloud.stream.bindings[my.in].destination=here\nspring.application.name=x\n"
+        "somebody.else=1",
+        *("report", "--json"),
+    )
+    report = json.loads(output)
+    assert code == 0
+    assert {row["setting"]: row["why"] for row in report["overridden"]} == {
+        f"{INPUT}.group": "by environment variable SPRING_CLOUD_STREAM_BINDINGS_INPUT_GROUP",
+        "spring.cloud.stream.bindings[my.in].destination": (
+            "by environment variable SPRING_CLOUD_STREAM_BINDINGS_MY_IN_DESTINATION"
+        ),
+        "spring.application.name": "by environment variable SPRING_APPLICATION_NAME",
+    }
+    assert [row["setting"] for row in report["not ours"]] == ["somebody.else"]

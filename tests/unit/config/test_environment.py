@@ -3,6 +3,7 @@
 import pytest
 
 from streamkit.config.environment import Environment
+from streamkit.config.settings import StreamSettings
 from streamkit.errors import ConfigurationError
 
 
@@ -78,12 +79,28 @@ def test_nothing_is_none(files):
 @pytest.mark.parametrize(
     "key", ["my.name-server", "my.nameServer", "my.name_server", "MY.NAMESERVER", "my.NAME-SERVER"]
 )
-@pytest.mark.parametrize("source", ["file", "MY_NAMESERVER", "MY_NAME_SERVER"])
+@pytest.mark.parametrize("source", ["file", "MY_NAMESERVER", "MY_NAME_SERVER", "my.nameServer"])
 def test_relaxed_lookup(files, key, source):
     """A setting is found by every spelling, from files and from environment variables."""
     files.write("application.properties", "my.nameServer=x" if source == "file" else "")
     variables = {} if source == "file" else {source: "x"}
     assert files.load(variables=variables).text(key) == "x"
+
+
+def test_a_variable_with_dots(files):
+    """A container may be given one: it is a key as files have them, brackets included, as in Spring Boot."""
+    prefix = "spring.cloud.stream"
+    files.write("application.properties", f"{prefix}.bindings.orders.group=file")
+    variables = {f"{prefix}.bindings.Orders.group": "g", f"{prefix}.bindings[my.own].destination": "there"}
+    environment = files.load(variables=variables)
+    for each in (environment, environment.portable()):
+        bindings = StreamSettings.load(each).bindings
+        assert {name: (own.group, own.destination) for name, own in bindings.items()} == {
+            "orders": ("g", None),
+            "my.own": (None, "there"),
+        }
+    with pytest.raises(ConfigurationError, match=r"did you mean spring\.cloud\.stream\.bindings\.a\.group\?"):
+        StreamSettings.load(files.load(variables={f"{prefix}.bindings.a.grup": "g"}))
 
 
 def test_arguments(files):
@@ -239,12 +256,15 @@ def test_conditions_of_older_services(files):
 
 
 def test_documents_for_a_cloud_platform(files):
-    """A document that is meant for Kubernetes counts there."""
+    """A document that is meant for Kubernetes counts there, or where a setting says that this is such a place."""
     files.write(
         "application.yml", "k: base\n---\nspring.config.activate.on-cloud-platform: kubernetes\nk: cluster"
     )
     assert files.load().text("k") == "base"
-    assert files.load(variables={"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).text("k") == "cluster"
+    there = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert files.load(variables=there).text("k") == "cluster"
+    assert files.load("--spring.main.cloud-platform=kubernetes").text("k") == "cluster"
+    assert files.load("--spring.main.cloud-platform=none", variables=there).text("k") == "base"
 
 
 def test_bootstrap_files(files):
@@ -325,8 +345,9 @@ def test_a_tree_of_files(files):
     files.write("application.yml", "spring.config.import: 'configtree:secrets/, file:more/'")
     files.write("secrets/shop.token", "abc\n")
     files.write("more/application.yml", "k: more")
-    (files.directory / "secrets" / "db").mkdir()
-    files.write("secrets/db/password", "x")
+    for name in ("db", "..2030_01_01", ".git"):  # what Kubernetes and others keep beside is no setting
+        (files.directory / "secrets" / name).mkdir()
+        files.write(f"secrets/{name}/password", "x")
     environment = files.load()
     assert (environment.text("shop.token"), environment.text("db.password"), environment.text("k")) == (
         "abc",
@@ -334,6 +355,7 @@ def test_a_tree_of_files(files):
         "more",
     )
     assert str(environment.get("db.password").origin) == "secrets/db/password"
+    assert environment.get("git.password") is environment.get("2030_01_01.password") is None
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+
+import pytest
 
 from streamkit import Message, Requeue
 from streamkit.application import StreamApplication
+from streamkit.clock import use_clock
+from streamkit.testing.virtual_time import VirtualTime
 
 MakeApplication = Callable[..., StreamApplication]
 Numbers = AsyncIterator[int]
@@ -232,3 +237,52 @@ def test_it_may_send_without_being_asked(make_app: MakeApplication) -> None:
         output = test.output("beat-out-0")
         test.advance(seconds=25)
         assert len(output.receive_all()) == 3
+
+
+def test_one_that_awaits_something_cancelled_has_failed(make_app: MakeApplication) -> None:
+    """Nobody cancelled the function itself: it is called anew, and the messages behind go on."""
+    app = make_app(**{"stream__bindings__note-in-0__group": "g"})
+    seen: list[str] = []
+
+    @app.function
+    async def note(texts: AsyncIterator[str]) -> None:
+        async for text in texts:
+            seen.append(text)
+            if len(seen) == 1:
+                dead = asyncio.get_running_loop().create_future()
+                dead.cancel()
+                await dead
+
+    with app.test() as test:
+        test.input("note-in-0").send("a")
+        test.input("note-in-0").send("b")
+        test.advance(minutes=1)
+    assert sorted(seen) == ["a", "a", "b"]
+
+
+def test_one_that_ignores_its_cancellation_is_left_behind(
+    make_app: MakeApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After ten seconds, so that the application can end."""
+    app = make_app(stream__default_binder="inmemory")
+
+    async def main() -> None:
+        loop, release = asyncio.get_running_loop(), asyncio.Event()
+
+        @app.function
+        async def stubborn(texts: AsyncIterator[str]) -> None:
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+
+        await app.start(watch_loop=False)
+        await asyncio.sleep(1)
+        began = loop.time()
+        await app.stop()
+        assert loop.time() - began == pytest.approx(10)
+        release.set()
+        await asyncio.sleep(1)
+
+    with VirtualTime() as time, use_clock(time.clock):
+        time.run(main())
+    assert "Task 'function stubborn' was cancelled and goes on: it is left behind, at " in caplog.text

@@ -4,12 +4,16 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
 from streamkit import Message
 from streamkit.application import StreamApplication
+from streamkit.clock import use_clock
+from streamkit.events import message_sent
 from streamkit.testing.harness import Harness
+from streamkit.testing.virtual_time import VirtualTime
 
 MakeApplication = Callable[..., StreamApplication]
 
@@ -214,19 +218,82 @@ def test_nothing_is_asked_while_its_output_is_not_bound(make_app: MakeApplicatio
 
 def test_a_poll_under_way_is_finished_when_the_application_stops(make_app: MakeApplication) -> None:
     """And what it gave is sent."""
-    app = make_app(stream__inmemory__binder__broker="suppliers", stream__default_binder="inmemory")
-    sent: list[str] = []
+    app = make_app()
+    sent: list[tuple[str, bytes]] = []
 
     @app.function
     async def slow() -> str:
         await asyncio.sleep(5)
-        sent.append("given")
         return "x"
 
+    @message_sent.connect_via(app)
+    def note(sender: object, *, binding: str, message: Message[bytes]) -> None:
+        sent.append((binding, message.payload))
+
     with app.test() as test:
-        output = test.output("slow-out-0")
         test.advance(seconds=1)
         test.run(app.stop())
-        assert sent == ["given"]
+        assert sent == [("slow-out-0", b"x")]
         assert test.time.loop.time() == pytest.approx(5, abs=0.1)
-        assert len(output) == 0 or output.receive(str).payload == "x"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_one_that_awaits_something_cancelled_is_called_again(
+    make_app: MakeApplication, is_stream: bool
+) -> None:
+    """Nobody cancelled the supplier itself: its failure is told like any other."""
+    app = make_app()
+    calls = 0
+
+    async def give() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            dead = asyncio.get_running_loop().create_future()
+            dead.cancel()
+            await dead
+        return calls
+
+    if is_stream:
+
+        @app.function("give")
+        async def stream() -> AsyncIterator[int]:
+            yield await give()
+
+    else:
+        app.function("give")(give)
+
+    with app.test() as test:
+        output = test.output("give-out-0")
+        test.advance(seconds=2)
+        assert output.receive(int).payload == 2
+        assert "awaited something that was cancelled" in str(test.errors[0].payload)
+
+
+def test_one_that_ignores_its_cancellation_is_left_behind(
+    make_app: MakeApplication, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After its time and ten seconds, so that the application can end."""
+    app = make_app(stream__default_binder="inmemory")
+
+    async def main() -> None:
+        loop, release = asyncio.get_running_loop(), asyncio.Event()
+
+        @app.function
+        async def stubborn() -> int:
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await release.wait()
+            return 1
+
+        await app.start(watch_loop=False)
+        await asyncio.sleep(1)
+        began = loop.time()
+        await app.stop(5)
+        assert loop.time() - began == pytest.approx(15)
+        release.set()
+        await asyncio.sleep(1)
+
+    with VirtualTime() as time, use_clock(time.clock):
+        time.run(main())
+    assert "Task 'supplier stubborn' was cancelled and goes on: it is left behind, at " in caplog.text

@@ -1,13 +1,13 @@
 """Message endpoints between channels."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 import pytest
 
 from streamkit.application import StreamApplication
-from streamkit.errors import ExpressionError, MessageDeliveryError
+from streamkit.errors import ExpressionError, MessageDeliveryError, MessageHandlingError
 from streamkit.integration import (
     Aggregator,
     Bridge,
@@ -154,6 +154,54 @@ def test_a_group_that_waits_too_long_is_given_up(time: VirtualTime, out: Kept, o
     assert (len(aggregator), other.payloads, out.payloads) == (0, ["a", "b"], [])
 
 
+def test_a_group_whose_result_cannot_be_sent_is_kept(out: Kept) -> None:
+    """All but the message that failed, which comes again and completes it."""
+    failures = iter([ConnectionError("away"), None])
+
+    def fail_once(message: Message[object]) -> None:
+        if (error := next(failures)) is not None:
+            raise error
+        out.messages.append(message)
+
+    way = DirectChannel("way")
+    way.subscribe(fail_once)
+    aggregator = Aggregator(way, timeout=timedelta(hours=1))
+    part = {"correlationId": 1, "sequenceSize": 2}
+
+    async def main() -> None:
+        await aggregator.handle_message(Message("a", {**part, "sequenceNumber": 1}))
+        last = {**part, "sequenceNumber": 2}
+        with pytest.raises(MessageHandlingError, match="away"):
+            await aggregator.handle_message(Message("b", last))
+        assert len(aggregator) == 1
+        await aggregator.handle_message(Message("b", last))
+
+    asyncio.run(main())
+    assert (len(aggregator), out.payloads) == (0, [["a", "b"]])
+
+
+def test_a_message_that_cannot_be_collected_is_not_in_its_group(out: Kept) -> None:
+    """Tried again, it counts once."""
+    moods = iter([False, ValueError("bad mood"), True])
+
+    def release(group: Sequence[Message[object]]) -> bool:
+        mood = next(moods)
+        if isinstance(mood, Exception):
+            raise mood
+        return mood
+
+    aggregator = Aggregator(out, correlate=lambda _: 1, release=release)
+
+    async def main() -> None:
+        await aggregator.handle_message(Message("a"))
+        with pytest.raises(ValueError, match="bad mood"):
+            await aggregator.handle_message(Message("b"))
+        await aggregator.handle_message(Message("b"))
+
+    asyncio.run(main())
+    assert out.payloads == [["a", "b"]]
+
+
 def test_a_gateway_gives_the_answer(time: VirtualTime) -> None:
     """Which comes over the channel that the request's header holds; without one it fails in time."""
     requests = DirectChannel("requests")
@@ -193,6 +241,27 @@ def test_a_poller_asks_again_and_again(
 
     time.run(main())
     assert "away" in caplog.text
+
+
+def test_a_source_that_awaits_something_cancelled_is_asked_again(time: VirtualTime, out: Kept) -> None:
+    """Nobody cancelled the poller itself."""
+    calls = 0
+
+    async def source() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            dead = asyncio.get_running_loop().create_future()
+            dead.cancel()
+            await dead
+        return calls
+
+    async def main() -> None:
+        async with Poller(source, out, timedelta(seconds=10)):
+            await asyncio.sleep(15)
+
+    time.run(main())
+    assert out.payloads == [2]
 
 
 def test_endpoints_stand_between_an_application_s_channels() -> None:

@@ -235,6 +235,14 @@ def test_what_is_wrong_with_a_payload(type_, data, path, reason):
     assert error.failed_message.payload == data
 
 
+@pytest.mark.parametrize("charset", ["iso-8859-1", "utf-16", "GBK"])
+def test_json_is_utf_8_whatever_charset_is_named(charset):
+    """Text that is JSON can be read as an object, and an object as text."""
+    json = f"application/json;charset={charset}"
+    assert read(dict, write('{"name":"中é"}', json).payload, json) == {"name": "中é"}
+    assert read(str, write({"name": "中é"}, json).payload, json) == '{"name":"中é"}'
+
+
 def test_text_in_the_wrong_charset():
     """Bytes that are no text of the charset are an error that says where."""
     with pytest.raises(MessageConversionError, match="no utf-8 text: byte 1 is wrong"):
@@ -285,10 +293,14 @@ def test_what_cannot_be_written(payload, content_type, reason):
     assert caught.value.failed_message.payload is payload
 
 
-def test_nobody_reads_it():
-    """An unknown content type is only an error for types that need a converter."""
-    with pytest.raises(MessageConversionError, match="No converter reads application/xml as Item"):
-        read(Item, b"<x/>", "application/xml")
+@pytest.mark.parametrize(
+    ("type_", "content_type", "named"),
+    [(Item, "application/xml", "Item"), (list[int], "text/plain", r"list\[int\]")],
+)
+def test_nobody_reads_it(type_, content_type, named):
+    """A content type that nobody reads so is only an error for types that need a converter."""
+    with pytest.raises(MessageConversionError, match=f"No converter reads {content_type} as {named}"):
+        read(type_, b"<x/>", content_type)
     assert read(str, b"<x/>", "application/xml") == "<x/>"
 
 

@@ -134,6 +134,23 @@ def test_a_single_failure_is_the_cause():
     assert caught.value.failed_message is MESSAGE
 
 
+def test_a_failure_whose_text_cannot_be_made_is_told_by_its_class():
+    """The sender sees the handler's exception as the cause, not what became of asking for its text."""
+
+    class WithoutTextError(Exception):
+        def __str__(self):
+            raise RuntimeError("broken")
+
+    def handler(message):
+        raise WithoutTextError
+
+    dispatcher = UnicastingDispatcher("c")
+    dispatcher.add_handler(handler)
+    with pytest.raises(MessageHandlingError, match="WithoutTextError: <its text cannot be made") as caught:
+        dispatch(dispatcher)
+    assert isinstance(caught.value.__cause__, WithoutTextError)
+
+
 def test_our_own_errors_pass_as_they_are():
     """An error that already tells its message is not wrapped again; one that does not is given it."""
 

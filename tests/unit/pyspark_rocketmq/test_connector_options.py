@@ -7,7 +7,14 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark_rocketmq.errors import OffsetError, OptionError, RocketMQError
-from pyspark_rocketmq.options import DEFAULT_GROUP, Delivery, sink_options, source_options
+from pyspark_rocketmq.options import (
+    DEFAULT_GROUP,
+    Delivery,
+    sink_options,
+    source_options,
+    stream_options,
+    stream_sink_options,
+)
 from pyspark_rocketmq.partitions import Plan
 from pyspark_rocketmq.starting import Position, Strategy
 
@@ -77,6 +84,7 @@ def test_where_to_begin(more: dict[str, str], position: Position) -> None:
             READ | {"consumerGroup": "g", "groupIdPrefix": "p"},
             "consumerGroup and groupIdPrefix are both given",
         ),
+        (READ | {"failOnDataLoss": "maybe"}, "write true or false"),
         (READ | {"startingTimestamp": "today"}, "write milliseconds since 1970"),
         (READ | {"batchSize": "1"}, "unknown option 'batchSize' to read"),
         (READ | {"kafka.group.id": "g"}, "it is 'consumerGroup' here"),
@@ -89,7 +97,8 @@ def test_wrong_options(given: dict[str, str], told: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["{", "{}", '{"t":1}', '{"t":{"a":[0]}}', '{"t":{"a":{"x":1}}}', '{"t":{"a":{"0":-3}}}']
+    "value",
+    ["{", "{}", "5", "[1]", '{"t":1}', '{"t":{"a":[0]}}', '{"t":{"a":{"x":1}}}', '{"t":{"a":{"0":-3}}}'],
 )
 def test_offsets_that_are_none(value: str) -> None:
     """The error shows what they look like."""
@@ -103,3 +112,19 @@ def test_assigned_queues() -> None:
     assert assigned == {"t": {"a": (0, 1)}}
     with pytest.raises(OffsetError, match="write JSON as"):
         source_options({"nameServer": "a:1", "assign": '{"t":{"a":{"0":1}}}'})
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    """As with Kafka's source: the option would be passed over, and the stream go on."""
+    value = {"endingOffsets": "latest", "endingTimestamp": "5"}.get(name, '{"t":{"a":{"0":3}}}')
+    assert source_options(READ | {name: value}).ending.option == name
+    with pytest.raises(OptionError, match=f"'{name}' is for batches"):
+        stream_options(READ | {name: value})
+
+
+def test_a_stream_is_known_by_its_checkpoint() -> None:
+    """By an id of its own, one that begins anew would have its first batches taken for those stored before."""
+    assert sink_options(READ | {"writeId": "w"}).write_id == "w"
+    with pytest.raises(OptionError, match="'writeId' is for batch writes"):
+        stream_sink_options(READ | {"writeId": "w", "delivery": "deduplicated"})

@@ -115,6 +115,16 @@ def test_ordinary_records_are_decoded_at_once() -> None:
     assert batch["msg_id"].to_pylist()[:2] == ["u", "01020304000000050000000000000000"]
 
 
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [(2**63 - 1, 9223372036854775000), (-(2**63), -9223372036854775000), (2**53, 2**53 * 1000)],
+)
+def test_a_time_that_no_column_holds(said: int, read: int) -> None:
+    """A producer may say any; it becomes the farthest there is, and the message is read."""
+    for batch in both_ways(plain(1, born_timestamp=said) * 3):
+        assert batch["born_timestamp"].cast("int64").to_pylist() == [read] * 3
+
+
 @pytest.mark.parametrize("cut", [1, 50, 90])
 def test_a_cut_record_is_an_error(cut: int) -> None:
     """Half a record is told as what it is, not passed over."""

@@ -70,6 +70,26 @@ def test_partitions_are_the_ranges(bounds: list[tuple[int, int]], plan: Plan) ->
         assert all(sum(p.end - p.start for p in partition.ranges) <= plan.max_records for partition in made)
 
 
+@pytest.mark.parametrize(
+    ("plan", "count"),
+    [
+        (Plan(0, 0, 41), 1),
+        (Plan(0, 0, 40), 4),
+        (Plan(0, 0, 0), 4),
+        (Plan(1, 0, 41), 1),
+        (Plan(2, 0, 41), 4),
+        (Plan(8, 0, 41), 8),
+        (Plan(0, 40, 41), 1),
+        (Plan(0, 39, 41), 4),
+        (Plan(0, 5, 41), 8),
+    ],
+)
+def test_a_small_batch_is_one_task(plan: Plan, count: int) -> None:
+    """Four queues of ten messages, unless more tasks or smaller ones are asked for; else each queue has its own."""
+    ranges = [QueueRange(queue(number), 0, 10) for number in range(4)]
+    assert len(partitions(ranges, plan)) == count
+
+
 def test_a_place_is_always_written_alike() -> None:
     """Spark compares texts: the order in which queues were found must not matter."""
     offsets = {queue(11): 1, queue(2): 2, queue(0, "a"): 3}
@@ -77,6 +97,18 @@ def test_a_place_is_always_written_alike() -> None:
     other = StreamOffset(dict(reversed(offsets.items())), PLAN).to_json()
     assert json.dumps(one) == json.dumps(other)
     assert StreamOffset.from_json(json.loads(json.dumps(one))) == StreamOffset(offsets, PLAN)
+
+
+def test_the_first_release_s_places_are_read() -> None:
+    """As they stand in checkpoints: what is written here must be read for ever."""
+    text = (
+        '{"v": 1, "offsets": {"t": {"a": {"0": 3}, "b": {"2": 2, "11": 1}}}, "from": {"t": {"b": {"11": 0}}},'
+        ' "plan": {"minPartitions": 6, "maxRecordsPerPartition": 100, "packBelow": 10}}'
+    )
+    offsets = {queue(0, "a"): 3, queue(2, "b"): 2, queue(11, "b"): 1}
+    place = StreamOffset(offsets, Plan(6, 100, 10), {queue(11, "b"): 0})
+    assert StreamOffset.from_json(json.loads(text)) == place
+    assert json.dumps(place.to_json()) == text
 
 
 def test_a_batch_goes_from_place_to_place() -> None:

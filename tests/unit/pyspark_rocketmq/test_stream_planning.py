@@ -1,13 +1,13 @@
 """What a stream makes of what it finds: queues that come, go, shrink or lose their beginning."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from pyspark_rocketmq.errors import DataLossError
 from pyspark_rocketmq.offsets import StreamOffset
@@ -36,7 +36,7 @@ class Brokers:
         self.bounds = dict(bounds)
         self.committed: list[Mapping[MessageQueue, int]] = []
 
-    def queues(self) -> list[MessageQueue]:
+    def queues(self, known: Container[MessageQueue] | None = ()) -> list[MessageQueue]:
         """Those that are there."""
         return sorted(self.bounds)
 
@@ -47,6 +47,10 @@ class Brokers:
     def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Their ends."""
         return {each: self.bounds[each][1] for each in queues}
+
+    def average_sizes(self, starts: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
+        """A hundred bytes each."""
+        return dict.fromkeys(starts, 100.0)
 
     def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Note it."""
@@ -121,6 +125,16 @@ def test_a_queue_that_is_gone() -> None:
     assert planned(made, away) == [QueueRange(queue(0, "b"), 4, 6)]
 
 
+def test_a_broker_that_comes_back_while_what_is_there_is_read() -> None:
+    """Of its queues nothing is read in that run; where they are is not forgotten, and new ones wait."""
+    brokers = Brokers({queue(0): (0, 5)})
+    made = reader(brokers)
+    made.prepareForTriggerAvailableNow()
+    brokers.bounds |= {queue(0, "b"): (0, 9), queue(1, "b"): (0, 7)}
+    end = made.latestOffset(at(made, a0=3, b0=4), ALL)
+    assert StreamOffset.from_json(end) == StreamOffset({queue(0): 5, queue(0, "b"): 4}, made._options.plan)
+
+
 def test_limits() -> None:
     """Those of the options count where Spark asks for a limit, and not where it asks for all."""
     made = reader(Brokers({queue(0): (0, 1000), queue(1): (0, 10)}), maxOffsetsPerTrigger="100")
@@ -128,6 +142,53 @@ def test_limits() -> None:
     start = at(made, a0=0, a1=0)
     assert sum(each.end - each.start for each in planned(made, start, ReadMaxRows(100))) == 100
     assert sum(each.end - each.start for each in planned(made, start)) == 1010
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ALL),
+        ({"maxOffsetsPerTrigger": "7"}, ReadMaxRows(7)),
+        ({"maxBytesPerTrigger": "800"}, ReadMaxBytes(800)),
+        ({"minOffsetsPerTrigger": "9"}, ReadMinRows(9)),
+        (
+            {"maxOffsetsPerTrigger": "7", "maxBytesPerTrigger": "300", "minOffsetsPerTrigger": "9"},
+            ReadMaxRows(7),
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_there_is_read_to_its_end(options: dict[str, str], limit: Any) -> None:
+    """Within the limits, batch after batch, and nothing that came later; no least number is waited for."""
+    brokers = Brokers({queue(0): (0, 50), queue(1): (2, 5)})
+    made = reader(brokers, **options)
+    made.prepareForTriggerAvailableNow()
+    brokers.bounds = {queue(0): (0, 500), queue(1): (2, 50), queue(2): (0, 9)}
+    assert made.getDefaultReadLimit() == limit
+    place, sizes, read = at(made, a0=0, a1=2), [], set[tuple[int, int]]()
+    while (end := made.latestOffset(place, limit)) is not place:
+        pieces = [piece for each in made.partitions(place, end) for piece in each.ranges]  # type: ignore[attr-defined]
+        sizes.append(sum(piece.end - piece.start for piece in pieces))
+        read |= {
+            (piece.queue.queue_id, offset) for piece in pieces for offset in range(piece.start, piece.end)
+        }
+        place = end
+    assert sum(sizes) == len(read)
+    assert read == {(0, offset) for offset in range(50)} | {(1, offset) for offset in range(2, 5)}
+    most = min(
+        int(options.get("maxOffsetsPerTrigger", 53)), int(options.get("maxBytesPerTrigger", 5300)) // 100
+    )
+    assert max(sizes) <= most + 1
+
+
+def test_few_messages_wait_for_more() -> None:
+    """Until there are as many as were asked for; nothing is planned before."""
+    brokers = Brokers({queue(0): (0, 9)})
+    made = reader(brokers, minOffsetsPerTrigger="10")
+    start = at(made, a0=0)
+    assert made.latestOffset(start, ReadMinRows(10)) is start
+    brokers.bounds[queue(0)] = (0, 10)
+    assert planned(made, start, ReadMinRows(10)) == [QueueRange(queue(0), 0, 10)]
 
 
 def test_progress_is_published_once() -> None:

@@ -32,8 +32,33 @@ def make_java(path: Path, told: str) -> Path:
 def test_java_home_counts_first(machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Who sets it knows why."""
     make_java(machine / "java", 'openjdk version "21.0.2"')
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    make_java(home / "bin" / "java", "no idea")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert java_home() == home
+
+
+def test_java_home_without_java(machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is told before Spark fails to start it, whatever else is on the path."""
+    make_java(machine / "java", 'openjdk version "21.0.2"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert java_home() == tmp_path
+    with pytest.raises(JavaNotFoundError, match=rf"JAVA_HOME is {tmp_path}, where there is no bin/java"):
+        java_home()
+
+
+@pytest.mark.parametrize(
+    ("told", "version"), [('java version "1.8.0_402"', 8), ('openjdk version "11.0.2"', 11)]
+)
+def test_java_home_is_too_old(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, version: int
+) -> None:
+    """Spark would say only that its gateway ended."""
+    (tmp_path / "bin").mkdir()
+    make_java(tmp_path / "bin" / "java", told)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(JavaNotFoundError, match=rf"which is Java {version}: Spark needs 17 or newer"):
+        java_home()
 
 
 def test_java_on_the_path(machine: Path) -> None:

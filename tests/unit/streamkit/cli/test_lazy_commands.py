@@ -63,7 +63,8 @@ def test_a_command_runs_with_its_arguments(installed: Path) -> None:
     [
         ("broken", "the command broken (zoo_missing:run) cannot be loaded: No module named 'zoo_missing'"),
         ("module", "zoo_tools:click is no click command"),
-        ("fed", "No such command 'fed'"),
+        ("fed", "No such command 'fed'; did you mean 'feed'?"),
+        ("eat", "No such command 'eat'."),
     ],
 )
 def test_a_command_that_cannot_be_run_is_a_clear_error(installed: Path, command: str, message: str) -> None:

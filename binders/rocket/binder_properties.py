@@ -1,0 +1,136 @@
+"""The binder's own settings, and those of Spring's RocketMQ starter."""
+
+from datetime import timedelta
+from enum import Enum
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from binders.rocket.properties import NO_TRACE, NOT_YET_SIGNED, InNamespace, PositiveMilliseconds, legal_group
+from rocket_client.settings import parse_addresses
+from rocket_remoting.address import parse_address
+from rocket_remoting.errors import ConnectError
+from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
+from streamkit.config.durations import Seconds
+from streamkit.config.shape import Separator
+from streamkit.config.support import Accepted, Rejected
+
+_NO_TEMPLATE: Final = (
+    "there is no RocketMQTemplate: set it for the binding, below spring.cloud.stream.rocketmq"
+)
+
+
+class Embedded(Enum):
+    """Whether a broker is started in this process."""
+
+    AUTO = "auto"
+    """When no name server is configured and nobody listens on the default address."""
+    ALWAYS = "always"
+    """Always, on free ports unless a name server's address says which."""
+    NEVER = "never"
+    """Never: a name server that is away is waited for."""
+
+
+class Provisioning(Enum):
+    """What is done about topics before they are bound."""
+
+    AUTO = "auto"
+    """`create` on an embedded broker, `none` elsewhere."""
+    CREATE = "create"
+    """Make the topic where it is missing."""
+    VERIFY = "verify"
+    """Refuse to bind a topic that is missing."""
+    NONE = "none"
+    """Leave it to the broker."""
+
+
+class RocketBinderProperties(BaseModel):
+    """`spring.cloud.stream.rocketmq.binder.*`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    name_server: str | None = None
+    """Name servers as `host:port`, several separated by `;` or `,`. Unset: `127.0.0.1:9876`, see `embedded`."""
+    embedded: Embedded = Embedded.AUTO
+    """Whether a broker is started in this process."""
+    embedded_store: str = ".streamkit"
+    """Where the embedded broker keeps its store."""
+    provisioning: Provisioning = Provisioning.AUTO
+    """What is done about topics before they are bound."""
+    message_delay_level: Annotated[tuple[Seconds, ...], Separator(" ")] = DEFAULT_DELAY_LEVELS
+    """The broker's `messageDelayLevel`, such as `1s 5s 10s`; set it here when it is changed there."""
+    group: str | None = None
+    """The group of producers that name none; unset: their destination."""
+    unit_name: str | None = None
+    """Appended to the client id."""
+    offset_store: str | None = None
+    """Where broadcasting consumers keep their offsets; unset: `~/.rocketmq_offsets`, as Apache's client does."""
+    vip_channel_enabled: bool = False
+    """Send through the broker's second port, its port minus 2."""
+    access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
+    secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
+    namespace: InNamespace | None = None
+    """Put before the names of topics and groups at the broker, `<namespace>%<name>`; what the application sees and says
+    is without it."""
+    namespace_v2: Annotated[
+        str | None,
+        Rejected(
+            "namespaces are not put into requests: remove it, or use namespace, which is put before names"
+        ),
+    ] = None
+    use_tls: Annotated[bool, Rejected("connections are plain: remove it"), Field(alias="useTLS")] = False
+    enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
+    customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
+    access_channel: Annotated[str | None, Accepted(NO_TRACE)] = None
+    enabled: Annotated[bool, Accepted("it is read of bindings only")] = True
+    poll_name_server_interval: PositiveMilliseconds = timedelta(seconds=30)
+    """How often routes are looked up again."""
+    heartbeat_broker_interval: PositiveMilliseconds = timedelta(seconds=30)
+    """How often brokers are told who is there."""
+    persist_consumer_offset_interval: PositiveMilliseconds = timedelta(seconds=5)
+    """How often offsets are committed."""
+
+    @field_validator("name_server")
+    @classmethod
+    def _name_server(cls, value: str | None) -> str | None:
+        for address in parse_addresses(value or ""):
+            try:
+                parse_address(address)
+            except ConnectError:
+                raise ValueError(
+                    f"{address!r} is no address: expected host:port, such as 127.0.0.1:9876"
+                ) from None
+        return value
+
+    @field_validator("group")
+    @classmethod
+    def _group(cls, value: str | None) -> str | None:
+        return legal_group(value)
+
+
+class RocketSpringProducerProperties(BaseModel):
+    """`rocketmq.producer.*`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+    group: Annotated[str | None, Accepted(_NO_TEMPLATE)] = None
+    access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
+    secret_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
+    enable_msg_trace: Annotated[bool, Accepted(NO_TRACE)] = False
+    customized_trace_topic: Annotated[str | None, Accepted(NO_TRACE)] = None
+    send_message_timeout: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    compress_message_body_threshold: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    retry_times_when_send_failed: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    retry_times_when_send_async_failed: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+    retry_next_server: Annotated[bool | None, Accepted(_NO_TEMPLATE)] = None
+    max_message_size: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
+
+
+class RocketSpringProperties(BaseModel):
+    """`rocketmq.*`, the settings of Spring's RocketMQ starter, which the first generation's binder reads too."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
+
+    name_server: str | None = None
+    """Name servers, where `spring.cloud.stream.rocketmq.binder.name-server` is not set."""
+    producer: RocketSpringProducerProperties = RocketSpringProducerProperties()

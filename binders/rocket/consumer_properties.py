@@ -1,0 +1,214 @@
+"""A consumer binding's own settings."""
+
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Annotated, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator
+
+from binders.rocket.properties import BindingProperties, PositiveMilliseconds
+from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, StartPosition
+from streamkit.config.durations import Milliseconds, Minutes, Positive
+from streamkit.config.support import Accepted
+
+_POLL_TIMEOUT: Final = timedelta(seconds=5)
+
+SQL_PREFIX: Final = "sql:"
+MAX_BATCH_SIZE: Final = 1024
+"""Messages that RocketMQ's clients hand over at once, at most."""
+
+V = TypeVar("V")
+
+
+class MessageModel(Enum):
+    """Who of a group receives a message."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeFromWhere(Enum):
+    """Where a new group begins."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class AllocateStrategy(Enum):
+    """How the members of a group share a topic's queues."""
+
+    AVERAGELY = "averagely"
+    AVERAGELY_BY_CIRCLE = "averagely-by-circle"
+    CONSISTENT_HASH = "consistent-hash"
+
+
+_START: Final = {
+    ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET: StartPosition.LATEST,
+    ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET: StartPosition.EARLIEST,
+    ConsumeFromWhere.CONSUME_FROM_TIMESTAMP: StartPosition.TIMESTAMP,
+}
+
+
+class PushProperties(BaseModel):
+    """`consumer.push.*` of the second generation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    orderly: bool | None = None
+    """As `orderly`."""
+    suspend_current_queue_time_millis: Milliseconds | None = None
+    """As `suspend-current-queue-time-millis`."""
+    max_reconsume_times: int | None = Field(default=None, ge=-1)
+    """Redeliveries before the dead letter; unset or -1: 16 when concurrent, without bound when ordered."""
+    delay_level_when_next_consume: int | None = Field(default=None, ge=-1)
+    """As `delay-level-when-next-consume`."""
+    pull_threshold_for_topic: int = Field(default=-1, ge=-1)
+    """Messages cached over all queues of a topic; -1: no limit but each queue's."""
+    pull_threshold_size_for_topic: int = Field(default=-1, ge=-1)
+    """The same in MiB."""
+    pull_interval: Milliseconds = timedelta(0)
+    """Pause between two pulls of a queue."""
+    consume_message_batch_max_size: int | None = Field(default=None, ge=1, le=MAX_BATCH_SIZE)
+    """With `consumer.batch-mode`: messages handed over at once, at most; unset: as many as `pull-batch-size`."""
+    consume_timeout: Annotated[Minutes, Positive] = timedelta(minutes=15)
+    """A message not settled by then is delivered again."""
+
+
+class PullProperties(BaseModel):
+    """`consumer.pull.*` of the second generation, for polled consumers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    poll_timeout_millis: Milliseconds | None = None
+    """How long a poll waits for a message; unset: `pull-timeout`, else 5s."""
+    pull_threshold_for_all: int = Field(default=1000, ge=1)
+    """No queue is pulled while more messages than this wait to be polled."""
+    pull_thread_nums: Annotated[int | None, Accepted("pulls need no threads")] = None
+    topic_metadata_check_interval_millis: Annotated[
+        int | None, Accepted("poll-name-server-interval says how often routes are looked up")
+    ] = None
+    consumer_timeout_millis_when_suspend: Annotated[
+        int | None, Accepted("a pull waits as long as the client's own timeout")
+    ] = None
+    err_acknowledge: Annotated[
+        str | None, Accepted("what fails is rejected; raise Requeue to have it again")
+    ] = None
+
+
+class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
+    """`spring.cloud.stream.rocketmq.bindings.<name>.consumer.*` and `….rocketmq.default.consumer.*`."""
+
+    enabled: bool = True
+    """False: the consumer is not started with the application."""
+    orderly: bool = False
+    """One call at a time per queue; a failing message holds back those behind it."""
+    broadcasting: bool = False
+    """Every instance receives every message, and keeps its place by its address and index; nothing is redelivered."""
+    message_model: MessageModel = MessageModel.CLUSTERING
+    """BROADCASTING is `broadcasting=true`."""
+
+    @field_validator("message_model", mode="wrap")
+    @classmethod
+    def _message_model(cls, value: object, validate: ValidatorFunctionWrapHandler) -> object:
+        try:
+            return validate(value)
+        except ValueError:
+            # The sentence Spring Cloud Alibaba's users look for in their logs.
+            raise ValueError(
+                f"Property 'messageModel' was wrong. {value!r} is neither CLUSTERING nor BROADCASTING"
+            ) from None
+
+    tags: str | None = None
+    """`a||b`: receive only messages with one of these tags."""
+    sql: str | None = None
+    """Receive only messages whose headers match; wins over `tags`."""
+    subscription: str | None = None
+    """`a||b`, or `sql:<expression>`; wins over `tags` and `sql`."""
+    delay_level_when_next_consume: int = Field(default=0, ge=-1)
+    """Concurrent: -1 dead letter at once; 0 level 3 + redeliveries so far; n that delay level each time."""
+    suspend_current_queue_time_millis: Milliseconds = timedelta(seconds=1)
+    """Ordered: pause before the queue's head is tried again."""
+    allocate_message_queue_strategy: AllocateStrategy = AllocateStrategy.AVERAGELY
+    """How the group's members share the queues."""
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    """Where a new group begins."""
+    consume_timestamp: str | None = None
+    """`yyyyMMddHHmmss` in local time, for CONSUME_FROM_TIMESTAMP; unset: half an hour before the start."""
+    pull_time_delay_mills_when_exception: Milliseconds = timedelta(seconds=1)
+    """Pause of pulling after a pull failed."""
+    pull_batch_size: int = Field(default=32, ge=1, le=4096)
+    """Messages asked for in one pull."""
+    pull_threshold_for_queue: int = Field(default=1000, ge=1)
+    """A queue is not pulled while more messages than this are cached."""
+    pull_threshold_size_for_queue: int = Field(default=100, ge=1)
+    """The same in MiB."""
+    consume_max_span: int = Field(default=2000, ge=1)
+    """Concurrent: a queue is not pulled while its cached offsets span more than this."""
+    push: PushProperties = PushProperties()
+    pull: PullProperties = PullProperties()
+    group: Annotated[str | None, Accepted("the binding's own group is used")] = None
+    trusted_packages: Annotated[tuple[str, ...], Accepted("no classes are made from headers")] = ()
+    persist_consumer_offset_interval: PositiveMilliseconds | None = None
+    """How often offsets are committed."""
+    pull_timeout: Milliseconds | None = None
+    """The first generation's spelling of `pull.poll-timeout-millis`."""
+    from_store: Annotated[bool | None, Accepted("a group's offsets are always the broker's")] = None
+
+    @field_validator("consume_timestamp")
+    @classmethod
+    def _timestamp(cls, value: str | None) -> str | None:
+        if value is not None:
+            _local_time(value)
+        return value
+
+    @property
+    def poll_timeout(self) -> timedelta:
+        """How long a poll waits for a message."""
+        waits = (self.pull.poll_timeout_millis, self.pull_timeout, _POLL_TIMEOUT)
+        return next(each for each in waits if each is not None)
+
+    def delivery(self) -> Delivery:
+        """What these settings mean in portable terms; the second generation's spelling wins."""
+        push = self.push
+        tags, sql = self._filter()
+        start_time = None if self.consume_timestamp is None else _local_time(self.consume_timestamp)
+        return Delivery(
+            ordered=self.orderly if push.orderly is None else push.orderly,
+            broadcast=self.broadcasting or self.message_model is MessageModel.BROADCASTING,
+            max_reconsume_times=push.max_reconsume_times,
+            redelivery_level=_first(push.delay_level_when_next_consume, self.delay_level_when_next_consume),
+            suspend=_first(push.suspend_current_queue_time_millis, self.suspend_current_queue_time_millis),
+            consume_timeout=push.consume_timeout,
+            batch_size=push.consume_message_batch_max_size or min(self.pull_batch_size, MAX_BATCH_SIZE),
+            tags=tags,
+            sql=sql,
+            start=_START[self.consume_from_where],
+            start_time_ms=None if start_time is None else int(start_time.timestamp() * 1000),
+        )
+
+    @property
+    def starts(self) -> bool:
+        """Whether the consumer starts with the application."""
+        return self.enabled
+
+    def _filter(self) -> tuple[str | None, str | None]:
+        """Tags and SQL expression, of which at most one is set."""
+        if self.subscription is None:
+            return (None, self.sql) if self.sql else (self.tags, None)
+        if self.subscription.startswith(SQL_PREFIX):
+            return None, self.subscription.removeprefix(SQL_PREFIX)
+        return self.subscription, None
+
+
+def _first(*values: V | None) -> V:
+    return next(value for value in values if value is not None)
+
+
+def _local_time(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y%m%d%H%M%S").astimezone()
+    except ValueError:
+        raise ValueError(
+            f"expected a local time as yyyyMMddHHmmss, such as 20130131120000, not {text!r}"
+        ) from None

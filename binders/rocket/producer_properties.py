@@ -1,0 +1,104 @@
+"""A producer binding's own settings."""
+
+from datetime import timedelta
+from enum import Enum
+from typing import Annotated
+
+from pydantic import AliasChoices, Field, field_validator
+
+from binders.rocket.properties import BindingProperties, PositiveMilliseconds, legal_group
+from streamkit.binder.delivery import ExtendedProducerProperties, TransactionTerms
+from streamkit.config.support import Accepted, Rejected
+
+
+class SendType(Enum):
+    """When a send returns."""
+
+    SYNC = "Sync"
+    """When the broker has answered."""
+    ASYNC = "Async"
+    """When it is on its way; failures go to the error channel. At most 1000 are on their way at once."""
+    ONE_WAY = "OneWay"
+    """When it is written to the socket; the broker does not answer."""
+
+
+class ProducerType(Enum):
+    """Whether messages are part of local transactions."""
+
+    NORMAL = "Normal"
+    TRANS = "Trans"
+
+
+class RocketProducerProperties(ExtendedProducerProperties, BindingProperties):
+    """`spring.cloud.stream.rocketmq.bindings.<name>.producer.*` and `….rocketmq.default.producer.*`."""
+
+    enabled: Annotated[
+        bool, Rejected("a disabled binding only fails: remove the setting, or the binding")
+    ] = True
+    """False: the binding is refused."""
+    group: str | None = None
+    """The producer group; unset: the binder's, else the destination."""
+    send_type: SendType = SendType.SYNC
+    """When a send returns."""
+    sync: bool | None = None
+    """The first generation's spelling: true is send type Sync, false is Async."""
+    send_message_timeout: PositiveMilliseconds = Field(
+        default=timedelta(seconds=3),
+        validation_alias=AliasChoices("send_message_timeout", "send_msg_timeout"),
+    )
+    """How long a send may take, its retries included."""
+    compress_message_body_threshold: int = Field(
+        default=4096,
+        ge=1,
+        validation_alias=AliasChoices("compress_message_body_threshold", "compress_msg_body_threshold"),
+    )
+    """Bodies of this many bytes and more are compressed."""
+    retry_times_when_send_failed: int = Field(default=2, ge=0)
+    """Further attempts of a Sync send."""
+    retry_times_when_send_async_failed: int = Field(default=2, ge=0)
+    """Further attempts of an Async send."""
+    retry_next_server: bool = Field(
+        default=False, validation_alias=AliasChoices("retry_next_server", "retry_another_broker")
+    )
+    """Try another broker when the answer is not SEND_OK."""
+    max_message_size: int = Field(default=4 * 1024 * 1024, ge=1)
+    """Largest body in bytes; a larger one fails at the sender."""
+    transactional: bool = False
+    """Messages are sent within local transactions; a transaction listener of the group answers for them."""
+    producer_type: ProducerType = ProducerType.NORMAL
+    """The second generation's spelling: `Trans` is `transactional=true`."""
+    transaction_listener: str | None = None
+    """The name of the registered transaction listener, in place of the one of the group."""
+    send_call_back: Annotated[str | None, Rejected("subscribe to the binding's error channel instead")] = None
+    message_queue_selector: str | None = None
+    """The name of a registered function that chooses a queue: of the message and the number of queues."""
+    persist_consumer_offset_interval: Annotated[
+        PositiveMilliseconds | None, Accepted("a producer has no offsets")
+    ] = None
+    error_message_strategy: Annotated[str | None, Accepted("no version reads it")] = None
+    send_failure_channel: Annotated[str | None, Accepted("no version reads it")] = None
+    check_forbidden_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
+    send_message_hook: Annotated[str | None, Rejected("add a channel interceptor instead")] = None
+
+    @field_validator("group")
+    @classmethod
+    def _group(cls, value: str | None) -> str | None:
+        return legal_group(value)
+
+    def transaction(self) -> TransactionTerms | None:
+        """What these settings mean in portable terms."""
+        if not self.transactional and self.producer_type is ProducerType.NORMAL:
+            return None
+        return TransactionTerms(self.group, self.transaction_listener, ("transactional", "producer-type"))
+
+    @property
+    def message_selector(self) -> str | None:
+        """`message-queue-selector`."""
+        return self.message_queue_selector
+
+    @property
+    def effective_send_type(self) -> SendType:
+        """The send type that `sync`, if set, or `send_type` asks for."""
+        if self.sync is None:
+            return self.send_type
+        return SendType.SYNC if self.sync else SendType.ASYNC

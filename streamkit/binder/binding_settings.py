@@ -1,0 +1,83 @@
+"""The settings of bindings, each with its place, so that whatever is wrong with one is told with it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+
+from streamkit.config.origin import Value
+from streamkit.config.places import located
+from streamkit.config.relaxed import uniform
+from streamkit.config.settings import PREFIX, BindingProperties, StreamSettings
+from streamkit.config.shape import Location
+from streamkit.config.validation import Bound
+from streamkit.errors import ConfigurationError
+
+__all__ = ["BindingSettings", "topics_of"]
+
+
+class BindingSettings:
+    """What `spring.cloud.stream.*` says of bindings.
+
+    Attributes:
+        stream: All of it.
+        origins: Where each setting comes from, by its place below `spring.cloud.stream`.
+    """
+
+    def __init__(self, bound: Bound[StreamSettings]) -> None:
+        self.stream = bound.value
+        self.origins: Mapping[Location, Value] = bound.origins
+
+    @property
+    def configured(self) -> Iterable[str]:
+        """The names of the bindings that settings configure."""
+        listed = self.stream.source, self.stream.output_bindings, self.stream.input_bindings
+        return [*self.stream.bindings, *(name for names in listed for name in names)]
+
+    def is_configured(self, name: str) -> bool:
+        """Return whether settings configure a binding of that name, in any case."""
+        return any(uniform(known) == uniform(name) for known in self.configured)
+
+    def properties(self, name: str) -> BindingProperties:
+        """Return the settings of a binding."""
+        return self.stream.binding(name)
+
+    def unknown(self, name: str, who: str, declared: Iterable[str]) -> ConfigurationError:
+        """Return the error for a binding nobody configured or declared."""
+        known = sorted({*self.configured, *declared})
+        near = get_close_matches(name, known, n=1)
+        return ConfigurationError(
+            f"{who} names binding {name!r}, which does not exist"
+            + (f"; did you mean {near[0]!r}?" if near else ".")
+            + f" Known bindings: {', '.join(known) or 'none'}. Configure it with "
+            f"{PREFIX}.bindings.{name}.destination=<topic>, or declare it with enable_binding.",
+            value=name,
+            suggestion=near[0] if near else None,
+        )
+
+    @contextmanager
+    def located(self, name: str) -> Iterator[None]:
+        """Tell, with an error about a binding, the place of the setting below it that the error names."""
+        try:
+            yield
+        except ConfigurationError as error:
+            value = self.origin(name, *error.key.split(".")) if error.key else None
+            if value is None:
+                raise ConfigurationError(f"binding {name!r}: {error}", key=error.key) from error
+            raise located(value, error) from error
+
+    def origins_of(self, name: str) -> dict[Location, Value]:
+        """Where the settings of one binding come from, by their place below the binding."""
+        return {
+            at[2:]: value
+            for at, value in self.origins.items()
+            if at[0] == "bindings" and uniform(str(at[1])) == uniform(name)
+        }
+
+    def origin(self, name: str, *rest: str) -> Value | None:
+        """Where one setting of a binding comes from, by its place below the binding; None where nothing sets it."""
+        return self.origins_of(name).get(rest)
+
+
+def topics_of(destination: str) -> list[str]:
+    """Return the destinations of a setting that may list several, separated by commas."""
+    return [topic for topic in map(str.strip, destination.split(",")) if topic]

@@ -1,0 +1,65 @@
+"""The binder of one binding, started and asked whether it can do what the binding's settings ask."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streamkit.binder.binder import Binder
+from streamkit.binder.binding import ReadyBinder
+from streamkit.binder.capabilities import Requirement, describe, missing
+from streamkit.binder.registry import BinderRegistry
+from streamkit.config.origin import Value
+from streamkit.config.places import located, setting_of
+from streamkit.config.shape import Location
+from streamkit.errors import ConfigurationError, UnsupportedCapability
+
+__all__ = ["Asked", "CheckedBinder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A requirement with the settings that asked for it."""
+
+    requirement: Requirement
+    origins: Mapping[Location, Value]
+
+    def refused(self, binding: str, binder: Binder) -> UnsupportedCapability:
+        """The error for a binder that does not meet it."""
+        setting = setting_of(self.origins, self.requirement.properties)
+        capability = self.requirement.capability.value
+        where = f"{setting.origin}: {setting.key}={setting}" if setting else f"binding {binding!r}"
+        return UnsupportedCapability(
+            f"{where} asks for {capability}, which binder {binder.name!r} of type {binder.type!r} cannot do; "
+            f"it can: {describe(binder.capabilities())}",
+            key=setting.key if setting else None,
+            value=setting.value if setting else None,
+            origin=str(setting.origin) if setting else None,
+        )
+
+
+class CheckedBinder(ReadyBinder):
+    """Starts the binder of one binding and asks it whether it can do what the settings ask."""
+
+    def __init__(
+        self, registry: BinderRegistry, binder: Binder, binding: str, asked: Sequence[Asked]
+    ) -> None:
+        self.binder = binder
+        self._registry = registry
+        self._binding = binding
+        self._asked = asked
+
+    async def get(self) -> Binder:
+        binder = await self._registry.started(self.binder)
+        lacking = missing((each.requirement for each in self._asked), binder.capabilities())
+        for each in self._asked:
+            if each.requirement in lacking:
+                raise each.refused(self._binding, binder)
+        return binder
+
+    def located(self, error: ConfigurationError) -> ConfigurationError:
+        if error.key is None or error.origin is not None:
+            return error
+        for each in self._asked:
+            setting = setting_of(each.origins, [error.key])
+            if setting is not None:
+                return located(setting, error)
+        return error

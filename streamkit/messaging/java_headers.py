@@ -1,0 +1,135 @@
+"""Header values as JSON beside their Java classes, as Spring's header mappers write and read them.
+
+A header that is not text travels as JSON, and `spring_json_header_types` tells the Java class of each::
+
+    attempt                     3
+    spring_json_header_types    {"attempt": "java.lang.Integer"}
+
+What has no Java class comes back as the JSON that it is.
+"""
+
+import base64
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+import msgspec
+
+__all__ = ["STRING", "declared_types", "from_json", "java_type", "require_utf8", "to_json"]
+
+STRING: Final = "java.lang.String"
+
+_SHOWN: Final = 100
+_INT32: Final = range(-(2**31), 2**31)
+_OBJECT: Final = "java.util.LinkedHashMap"
+_TYPES: Final[Mapping[type, str]] = {
+    bool: "java.lang.Boolean",
+    float: "java.lang.Double",
+    dict: _OBJECT,
+    list: "java.util.ArrayList",
+    tuple: "java.util.ArrayList",
+    set: "java.util.LinkedHashSet",
+    frozenset: "java.util.LinkedHashSet",
+    UUID: "java.util.UUID",
+    bytes: "[B",
+}
+
+
+def to_json(name: str, value: object) -> bytes:
+    """The value of the header of that name, as JSON.
+
+    Raises:
+        ValueError: JSON has no form for it.
+    """
+    try:
+        return msgspec.json.encode(value)
+    except TypeError as error:
+        raise ValueError(
+            f"header {name!r} is a {type(value).__name__}, which JSON has no form for: send text, a number, "
+            "a list or a dict"
+        ) from error
+    except UnicodeEncodeError as error:
+        raise _unwritable(name) from error
+
+
+def require_utf8(name: str, text: str) -> None:
+    """The header of that name, with that text, can be written.
+
+    Raises:
+        ValueError: The name or the text holds half of a surrogate pair, as text that was read from JSON may.
+    """
+    if not (name.isascii() and text.isascii()):
+        try:
+            name.encode()
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise _unwritable(name) from error
+
+
+def _unwritable(name: str) -> ValueError:
+    return ValueError(f"header {name!r} holds half of a surrogate pair, which UTF-8 has no form for")
+
+
+def java_type(value: object) -> str:
+    """The Java class that Spring makes of the value's JSON."""
+    if isinstance(value, (str, datetime, Enum)):
+        return STRING
+    if type(value) is int:
+        return "java.lang.Integer" if value in _INT32 else "java.lang.Long"
+    return _TYPES.get(type(value), _OBJECT)
+
+
+def declared_types(data: str | bytes) -> dict[str, str]:
+    """Header -> Java class, as a sender declared them; what cannot be read declares none."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, str])
+    except (ValueError, RecursionError):
+        return {}
+
+
+def from_json(data: str | bytes, declared: str) -> object:
+    """The value of a header that came as JSON with this Java class.
+
+    Raises:
+        ValueError: It is no JSON, or not of that class.
+    """
+    try:
+        value = msgspec.json.decode(data)
+        restore = _FROM_JAVA.get(declared)
+        return value if restore is None else restore(value)
+    except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{data[:_SHOWN]!r} is no {declared}") from error
+
+
+def _uuid(value: object) -> object:
+    return UUID(str(value))
+
+
+def _bytes(value: object) -> object:
+    return base64.b64decode(str(value), validate=True)
+
+
+def _double(value: object) -> object:
+    return float(value) if isinstance(value, int) else value
+
+
+def _mime_type(value: object) -> object:
+    """A content type as applications before Spring Cloud Stream 3 wrote it: an object of its parts."""
+    if not isinstance(value, dict):
+        return value
+    parameters = value.get("parameters") or {}
+    return f"{value['type']}/{value['subtype']}" + "".join(
+        f";{name}={each}" for name, each in parameters.items()
+    )
+
+
+_FROM_JAVA: Final[Mapping[str, Callable[[object], object]]] = {
+    "java.util.UUID": _uuid,
+    "[B": _bytes,
+    "java.lang.Double": _double,
+    "java.lang.Float": _double,
+    "org.springframework.util.MimeType": _mime_type,
+    "org.springframework.http.MediaType": _mime_type,
+}

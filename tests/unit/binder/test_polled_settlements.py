@@ -1,0 +1,133 @@
+"""Settlements of polled messages that take longer than whoever waits for them."""
+
+import asyncio
+import gc
+
+import pytest
+
+from binders.inmemory.binder import InMemoryBinder
+from streamkit.binder.attempts import RetryPolicy
+from streamkit.binder.binder import (
+    Binder,
+    BindingState,
+    ConsumerBinding,
+    ConsumerDestination,
+    PolledMessage,
+    PolledSource,
+)
+from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties
+from streamkit.binder.permits import Permits
+from streamkit.binder.polled import PolledReceiver
+from streamkit.binder.settlement import RejectMessage, Settlement
+from streamkit.config.settings import ConsumerProperties
+from streamkit.errors import BinderError, Reject
+from streamkit.messaging.message import ErrorMessage, Message
+from streamkit.testing.virtual_time import VirtualTime
+
+
+class SlowSource(PolledSource):
+    """Has one message after the other; their settlements end an hour after they began, or a second after the stop."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.settled: list[Settlement] = []
+        self._failure = failure
+        self._stopped = asyncio.Event()
+
+    @property
+    def state(self) -> BindingState:
+        return BindingState.STOPPED if self._stopped.is_set() else BindingState.RUNNING
+
+    async def pause(self) -> None:
+        raise NotImplementedError
+
+    async def resume(self) -> None:
+        raise NotImplementedError
+
+    async def stop(self, timeout: float) -> None:
+        self._stopped.set()
+
+    async def poll(self) -> PolledMessage | None:
+        return PolledMessage(Message(b"soup"), 0, self._settle)
+
+    async def _settle(self, settlement: Settlement) -> None:
+        try:
+            async with asyncio.timeout(3600):
+                await self._stopped.wait()
+            await asyncio.sleep(1)
+        except TimeoutError:
+            pass
+        if self._failure is not None:
+            raise self._failure
+        self.settled.append(settlement)
+
+
+class OneSource(InMemoryBinder):
+    """Gives this source."""
+
+    def __init__(self, source: PolledSource) -> None:
+        Binder.__init__(self, "scripted")
+        self._source = source
+
+    async def bind_polled(self, destination: ConsumerDestination) -> PolledSource:
+        return self._source
+
+
+async def reject(message: Message[object]) -> None:
+    raise Reject("no")
+
+
+async def unhandled(error: ErrorMessage) -> bool:
+    return False
+
+
+async def bound(source: PolledSource) -> tuple[PolledReceiver, ConsumerBinding]:
+    """A receiver that polls the source, and what stops it."""
+    receiver = PolledReceiver(
+        "app", "in", reject, Delivery(), RetryPolicy(), permits=Permits(1), on_error=unhandled
+    )
+    destination = ConsumerDestination(
+        "orders", "kitchen", "in", ConsumerProperties(), ExtendedConsumerProperties(), Delivery(), Permits(1)
+    )
+    return receiver, await receiver.bind(OneSource(source), destination)
+
+
+def test_a_stop_that_waits_no_longer_cancels_nobody_s_poll() -> None:
+    """What is being settled then ends by itself, and the poll with it."""
+
+    async def main() -> None:
+        source = SlowSource()
+        receiver, member = await bound(source)
+        polling = asyncio.create_task(receiver.poll(reject))
+        await asyncio.sleep(1)
+        await member.stop(1)
+        receiver.close()
+        assert await polling
+        assert source.settled == [RejectMessage("no", None)]
+
+    with VirtualTime() as time:
+        time.run(main())
+
+
+def test_a_settlement_that_fails_after_its_poll_was_given_up_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once, and with the source's name: nobody else hears of it."""
+
+    async def main() -> None:
+        source = SlowSource(BinderError("away"))
+        receiver, member = await bound(source)
+        polling = asyncio.create_task(receiver.poll(reject))
+        await asyncio.sleep(1)
+        polling.cancel()
+        await asyncio.wait([polling])
+        await member.stop(60)
+        await asyncio.sleep(2)
+        assert source.settled == []
+
+    with VirtualTime() as time:
+        time.run(main())
+    gc.collect()
+    (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "SlowSource" in told.getMessage()
+    assert told.exc_info is not None
+    assert isinstance(told.exc_info[1], BinderError)

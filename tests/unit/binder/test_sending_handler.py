@@ -1,0 +1,120 @@
+"""What becomes of a message sent to an output binding, whatever its binder."""
+
+import asyncio
+
+import pytest
+
+from streamkit.binder.binder import BrokerTransaction, TransactionalProducerBinding
+from streamkit.binder.capabilities import Capability
+from streamkit.binder.partitioning import Partitioner
+from streamkit.binder.sending import SendingHandler, write_native
+from streamkit.binder.transactional_sending import TransactionalSendingHandler
+from streamkit.errors import BinderError
+from streamkit.events import message_sent, send_failed
+from streamkit.messaging.headers import PARTITION, TRANSACTION, TRANSACTION_ID
+from streamkit.messaging.message import Message
+from streamkit.messaging.transaction import TransactionRequest, TransactionState
+
+
+class Producer(TransactionalProducerBinding):
+    """Keeps what it is given, unless it is away; does not know its partitions."""
+
+    def __init__(self, failure: BinderError | None = None) -> None:
+        self.failure = failure
+        self.sent: list[Message[bytes]] = []
+        self.ends: list[TransactionState] = []
+
+    async def send(self, message: Message[bytes]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.sent.append(message)
+
+    async def begin(self, message: Message[bytes]) -> BrokerTransaction:
+        await self.send(message)
+        return Transaction(self.ends)
+
+    async def stop(self) -> None:
+        """Nothing is open."""
+
+
+class Transaction(BrokerTransaction):
+    """Notes how it ends."""
+
+    def __init__(self, ends: list[TransactionState]) -> None:
+        self._ends = ends
+
+    async def commit(self) -> None:
+        self._ends.append(TransactionState.COMMIT)
+
+    async def rollback(self) -> None:
+        self._ends.append(TransactionState.ROLLBACK)
+
+    async def unknown(self) -> None:
+        self._ends.append(TransactionState.UNKNOWN)
+
+
+AWAY = BinderError("away", binder="b", binding="out")
+
+
+def handler(producer: Producer, partition_count: int = 1) -> SendingHandler:
+    return SendingHandler(
+        "app",
+        "out",
+        producer,
+        frozenset(Capability),
+        write_native,
+        partitioner=Partitioner(lambda message: message.headers["n"]),
+        partition_count=partition_count,
+    )
+
+
+def test_the_setting_counts_partitions_a_binder_does_not_know() -> None:
+    """partition-count; the key's hash is divided by it."""
+    producer = Producer()
+    for number in (3, 7, 8):
+        asyncio.run(handler(producer, partition_count=4).handle_message(Message(b"x", {"n": number})))
+    assert [message.headers[PARTITION] for message in producer.sent] == [3, 3, 0]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_a_failed_send_is_an_event_and_the_sender_s_error(transactional: bool) -> None:
+    """Also when it was to begin a transaction, which is not under way then."""
+    producer, told, open_ = Producer(AWAY), list[object](), set[str]()
+    plain = handler(producer)
+    message: Message[object] = Message(b"x", {"n": 1})
+    if transactional:
+        message = Message(b"x", {"n": 1, TRANSACTION: TransactionRequest(), TRANSACTION_ID: "t"})
+    transactions = TransactionalSendingHandler("out", producer, plain, None, open_)
+
+    def note(sender: object, **values: object) -> None:
+        told.append((sender, values["binding"], values["error"]))
+
+    with send_failed.connected_to(note), pytest.raises(BinderError, match="away"):
+        asyncio.run((transactions if transactional else plain).handle_message(message))
+    assert (told, open_) == ([("app", "out", AWAY)], set())
+
+
+@pytest.mark.parametrize("state", TransactionState)
+def test_a_local_transaction_s_state_is_told(state: TransactionState) -> None:
+    """Once; then it is under way no more."""
+    producer, open_ = Producer(), set[str]()
+
+    async def execute(message: Message[object], argument: object) -> TransactionState:
+        assert open_ == {"t"}
+        return state
+
+    transactions = TransactionalSendingHandler("out", producer, handler(producer), execute, open_)
+    asyncio.run(transactions.handle_message(Message(b"x", {"n": 1, TRANSACTION_ID: "t"})))
+    assert (producer.ends, open_) == ([state], set())
+
+
+def test_a_message_sent_is_an_event() -> None:
+    """With the message as the binder was given it."""
+    producer, told = Producer(), list[object]()
+
+    def note(sender: object, **values: object) -> None:
+        told.append(values["message"])
+
+    with message_sent.connected_to(note):
+        asyncio.run(handler(producer).handle_message(Message(b"x", {"n": 1})))
+    assert told == producer.sent

@@ -1,0 +1,144 @@
+"""Bindings in namespaces: settings, listeners and headers say names without it, the broker knows them with it."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from binders.rocket.binder import RocketBinder
+from streamkit import Message, StreamApplication, send_to
+from streamkit.binder.binding import InputBinding, OutputBinding
+from streamkit.testing.contract import Recorder, Scenario
+from streamkit.testing.virtual_time import VirtualTime
+from tests.contract.rocket_environment import PREFIX, VirtualRocketEnvironment
+
+STREAM = "spring.cloud.stream"
+LEFT = {f"{PREFIX}.binder.namespace": "left"}
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
+    """A broker on virtual time."""
+    with VirtualTime() as time:
+        yield VirtualRocketEnvironment(time, tmp_path)
+
+
+def kitchen(s: Scenario, settings: Mapping[str, str]) -> StreamApplication:
+    """An application that answers topic `orders` on topic `receipts`."""
+    app = s.app(
+        {
+            f"{STREAM}.bindings.in.destination": "orders",
+            f"{STREAM}.bindings.in.group": "kitchen",
+            f"{STREAM}.bindings.in.consumer.max-attempts": "1",
+            f"{STREAM}.bindings.out.destination": "receipts",
+            f"{PREFIX}.bindings.in.consumer.push.max-reconsume-times": "1",
+            f"{PREFIX}.bindings.in.consumer.consume-from-where": "CONSUME_FROM_FIRST_OFFSET",
+            **settings,
+        }
+    )
+
+    @app.stream_listener("in")
+    @send_to("out")
+    def serve(message: Message[bytes]) -> bytes:
+        if message.payload == b"poison":
+            raise ValueError(message.payload)
+        return message.payload + b" from " + str(message.headers["rocketmq_TOPIC"]).encode()
+
+    return app
+
+
+def note(app: StreamApplication, binding: str, recorder: Recorder[bytes]) -> None:
+    """Have the application's binding record what it receives."""
+
+    @app.stream_listener(binding)
+    def listen(message: Message[bytes]) -> None:
+        recorder.add(message.payload)
+
+
+def test_a_listener_and_its_output_work_inside(environment: VirtualRocketEnvironment) -> None:
+    """Outside nobody hears of it but by the names with the namespace; dead letters are read from inside."""
+
+    async def scene(s: Scenario) -> None:
+        app = await s.start(kitchen(s, LEFT))
+        outside = await s.record("left%receipts", "outside", start="earliest")
+        await s.send("orders", b"from outside")
+        await s.send("left%orders", b"poison")
+        await s.send("left%orders", b"tea")
+        assert [message.payload for message in await outside.settled(1)] == [b"tea from orders"]
+        letters = await s.record("%DLQ%left%kitchen", "undertaker", start="earliest")
+        assert [message.payload for message in await letters.wait(1)] == [b"poison"]
+        where = app.binding("in").binder.binder.dead_letter_destination("orders", "kitchen")
+        assert where == "%DLQ%kitchen"
+
+    environment.check(scene)
+
+
+def test_a_binding_may_have_a_namespace_of_its_own(environment: VirtualRocketEnvironment) -> None:
+    """It wins over the binder's, for consumers and producers."""
+
+    async def scene(s: Scenario) -> None:
+        own = {f"{PREFIX}.bindings.out.producer.namespace": "right"}
+        await s.start(kitchen(s, LEFT | own))
+        receipts = await s.record("right%receipts", "outside", start="earliest")
+        await s.send("left%orders", b"tea")
+        await receipts.settled(1)
+
+    environment.check(scene)
+
+
+def test_an_anonymous_listener_begins_inside(environment: VirtualRocketEnvironment) -> None:
+    """With what is sent from now on."""
+
+    async def scene(s: Scenario) -> None:
+        heard: Recorder[bytes] = s.recorder()
+        await s.send("left%orders", b"before")
+        app = s.app(LEFT | {f"{STREAM}.bindings.in.destination": "orders"})
+        note(app, "in", heard)
+        await s.start(app)
+        await s.send("left%orders", b"after")
+        assert await heard.settled(1) == [b"after"]
+
+    environment.check(scene)
+
+
+def test_groups_of_two_namespaces_may_want_different_things(environment: VirtualRocketEnvironment) -> None:
+    """They have but their name in common."""
+
+    async def scene(s: Scenario) -> None:
+        heard: dict[str, Recorder[bytes]] = {side: s.recorder(side) for side in ("left", "right")}
+        settings: dict[str, str] = {}
+        for side in heard:
+            settings |= {
+                f"{STREAM}.bindings.{side}.destination": "orders",
+                f"{STREAM}.bindings.{side}.group": "kitchen",
+                f"{PREFIX}.bindings.{side}.consumer.namespace": side,
+                f"{PREFIX}.bindings.{side}.consumer.tags": side,
+            }
+        app = s.app(settings)
+        for side, recorder in heard.items():
+            note(app, side, recorder)
+        await s.start(app)
+        for side in heard:
+            await s.send(f"{side}%orders", side.encode(), {"TAGS": "left"})
+        assert await heard["left"].settled(1) == [b"left"]
+        assert heard["right"].items == []
+
+    environment.check(scene)
+
+
+def test_spark_is_told_the_names_of_the_broker(environment: VirtualRocketEnvironment) -> None:
+    """Its executors know of no binding."""
+
+    async def scene(s: Scenario) -> None:
+        app = await s.start(kitchen(s, LEFT))
+        binding, output = app.binding("in"), app.binding("out")
+        binder = binding.binder.binder
+        assert isinstance(binding, InputBinding)
+        assert isinstance(output, OutputBinding)
+        assert isinstance(binder, RocketBinder)
+        source = binder.spark_source(binding.consumer_destinations[0]).options
+        sink = binder.spark_sink(output.destination).options
+        assert (source["subscribe"], source["consumerGroup"]) == ("left%orders", "left%kitchen")
+        assert (sink["topic"], sink["producerGroup"]) == ("left%receipts", "left%receipts")
+
+    environment.check(scene)

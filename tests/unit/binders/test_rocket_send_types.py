@@ -1,0 +1,91 @@
+"""Send types that do not wait for the broker's answer: what comes, and what becomes of what does not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from binders.rocket.producer import ASYNC_WINDOW
+from rocket_client import Admin, ClientSettings
+from rocket_remoting.sys_flag import PERM_READ
+from streamkit import Message
+from streamkit.application import StreamApplication
+from streamkit.errors import BinderError, MessageDeliveryError
+from streamkit.events import send_failed
+from streamkit.messaging.message import ErrorMessage
+from streamkit.testing.contract import Scenario
+from streamkit.testing.virtual_time import VirtualTime
+from tests.contract.rocket_environment import VirtualRocketEnvironment
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Iterator[VirtualRocketEnvironment]:
+    """A broker on virtual time."""
+    with VirtualTime() as time:
+        yield VirtualRocketEnvironment(time, tmp_path)
+
+
+def sending(s: Scenario, topic: str, send_type: str) -> StreamApplication:
+    """An application whose output `out` goes to the topic, not started."""
+    settings = {
+        "spring.cloud.stream.output-bindings": "out",
+        "spring.cloud.stream.bindings.out.destination": topic,
+        "spring.cloud.stream.rocketmq.bindings.out.producer.send-type": send_type,
+    }
+    return s.app(settings)
+
+
+@pytest.mark.parametrize("send_type", ["Async", "OneWay"])
+def test_messages_arrive_in_their_partition_and_in_order(
+    environment: VirtualRocketEnvironment, send_type: str
+) -> None:
+    """As with the send type that waits, as long as nothing fails; however many are sent, without a pause."""
+    count = ASYNC_WINDOW + 50
+
+    async def main(s: Scenario) -> None:
+        topic = await s.topic(partitions=4)
+        received = await s.record(topic, s.name("group"), ordered=True)
+        app = await s.start(sending(s, topic, send_type))
+        for number in range(count):
+            assert await app.bridge.asend("out", Message(b"%d" % number, {"scst_partition": 3}))
+        await app.stop(5)
+        messages = await received.settled(count)
+        assert [message.payload for message in messages] == [b"%d" % number for number in range(count)]
+        assert {message.headers["rocketmq_QUEUE_ID"] for message in messages} == {3}
+
+    environment.check(main)
+
+
+def test_what_the_broker_refuses_later_is_told(environment: VirtualRocketEnvironment) -> None:
+    """To the binding's error channel, and as an event; the sender has gone on."""
+
+    async def main(s: Scenario) -> None:
+        topic = await s.topic()
+        errors, told = s.recorder("errors"), list[BinderError]()
+
+        def note(sender: object, error: BinderError, binding: str, message: Message[bytes]) -> None:
+            assert (binding, message.payload) == ("out", b"x")
+            told.append(error)
+
+        app = sending(s, topic, "Async")
+
+        @app.error_listener(f"{topic}.errors")
+        async def hear(error: ErrorMessage) -> None:
+            errors.add(error)
+
+        await s.start(app)
+        settings = ClientSettings(name_servers=environment.properties[_NAME_SERVER])
+        async with Admin(settings, transport=environment.transport(), clock=environment.clock) as admin:
+            await admin.create_topic(topic, perm=PERM_READ)
+
+        with send_failed.connected_to(note):
+            assert await app.bridge.asend("out", b"x")
+            (error,) = await errors.settled(1)
+        assert isinstance(error.payload, MessageDeliveryError)
+        assert "forbidden" in str(told[0])
+        assert error.payload.__cause__ is told[0]
+
+    environment.check(main)
+
+
+_NAME_SERVER = "spring.cloud.stream.rocketmq.binder.name-server"

@@ -1,0 +1,129 @@
+"""`streamkit new` makes projects that work as they are."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from streamkit.cli.new import new
+
+ROOT = Path(__file__).parents[4]
+
+
+def make(*arguments: str | Path) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(new, [str(argument) for argument in arguments])
+
+
+def made(directory: Path, *arguments: str) -> Path:
+    """Make a project in a directory, and return that."""
+    result = make(*arguments, "--directory", directory)
+    assert result.exit_code == 0, result.output
+    return directory
+
+
+def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these arguments in the project."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=project,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def run_tests(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the project's tests."""
+    return run(project, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("binder", ["rocketmq", "kafka", "inmemory"])
+def test_an_application_passes_its_tests(tmp_path: Path, binder: str) -> None:
+    """On each binder; and its settings are all known and have an effect."""
+    shop = made(tmp_path / "shop", "my-shop", "--on", binder)
+
+    tested = run_tests(shop)
+    report = run(shop, "-m", "streamkit.cli", "config", "report")
+
+    assert "2 passed" in tested.stdout, tested.stdout + tested.stderr
+    assert report.returncode == 0, report.stdout + report.stderr
+    assert "0 wrong, 0 no effect" in report.stdout
+    assert f"default-binder={binder}" in (shop / "application.properties").read_text()
+
+
+def test_an_application_is_on_rocketmq_unless_told(tmp_path: Path) -> None:
+    """And has a program that sends, which in memory would be heard by nobody."""
+    shop = made(tmp_path / "shop", "shop")
+    alone = made(tmp_path / "alone", "alone", "--on", "inmemory")
+
+    assert "default-binder=rocketmq" in (shop / "application.properties").read_text()
+    assert (shop / "shop" / "send.py").exists()
+    assert ".streamkit/" in (shop / ".gitignore").read_text()
+    assert not (alone / "alone" / "send.py").exists()
+
+
+@pytest.mark.slow
+def test_a_binder_passes_the_contract_suite(tmp_path: Path) -> None:
+    """Without being installed; the report says what it refuses."""
+    project = made(tmp_path / "acme", "--binder", "acme-mq")
+
+    tested = run_tests(project, "--contract-report=page.md")
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    page = (project / "page.md").read_text()
+    assert "| One key goes to one partition | refused: partition |" in page
+    assert "| Every group receives every message | yes |" in page
+
+
+@pytest.mark.slow
+def test_a_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> None:
+    """One that forgets what it rejects fails the cases about dead letters."""
+    project = made(tmp_path / "acme", "acme", "--binder")
+    consumer = project / "binders" / "acme" / "consumer.py"
+    broken, times = re.subn(r"self\._hub\.topic\(f\"dead.*", "pass", consumer.read_text())
+    assert times == 1
+    consumer.write_text(broken)
+
+    tested = run_tests(project, "-x", "-k", "dead_letter")
+
+    assert tested.returncode == 1, tested.stdout + tested.stderr
+    assert "AssertionError" in tested.stdout or "TimeoutError" in tested.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["My Shop"], "is no name of a project"),
+        (["json"], "take another name"),
+        (["class"], "take another name"),
+        (["acme", "--binder", "--on", "kafka"], "--on is for applications"),
+        (["rocketmq", "--binder"], "streamkit new NAME --on rocketmq"),
+        (["shop", "--binder", "kafka"], "streamkit new shop --on kafka"),
+        (["shop", "--on", "rabbit"], "'rocketmq', 'kafka', 'inmemory'"),
+    ],
+)
+def test_what_cannot_be_made_is_told(arguments: list[str], told: str, tmp_path: Path) -> None:
+    """Before anything is written."""
+    result = make(*arguments, "--directory", tmp_path / "made")
+
+    assert result.exit_code != 0
+    assert told in result.output
+    assert not (tmp_path / "made").exists()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """A directory with something in it is left as it is."""
+    (tmp_path / "mine.txt").write_text("mine")
+
+    result = make("shop", "--directory", tmp_path)
+
+    assert "is there already" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

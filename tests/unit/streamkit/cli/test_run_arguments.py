@@ -1,0 +1,61 @@
+"""`streamkit run` with arguments that mean nothing: told before anything is imported. And what is logged."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from streamkit.cli.run import run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("shop:app --log-lvl debug", "No such option '--log-lvl'. Did you mean '--log-level'?"),
+        ("shop:app --workrs=4", "No such option '--workrs'. Did you mean '--workers'?"),
+        ("--workrs 4 shop:app", "No such option '--workrs'. Did you mean '--workers'?"),
+        ("shop:app --worker 4", "No such option '--worker'. Did you mean '--workers'?"),
+        ("shop:app port=1", "'port=1' is no setting: settings are written --key=value"),
+        ("--server.port=1 shop:app", "'shop:app' is no setting: settings are written --key=value"),
+        ("--server.port=1", "'--server.port=1' stands where MODULE belongs: settings follow it"),
+        ("shop.py", "'shop.py' is a path; name the module: shop"),
+        ("./shop/app.py:app", "'./shop/app.py' is a path; name the module: shop.app:app"),
+        ("/opt/shop.py", "'/opt/shop.py' is a path; name the module: --app-dir /opt shop"),
+        ("../shop.py:app", "'../shop.py' is a path; name the module: --app-dir .. shop:app"),
+        (
+            "shop:app --loglevel=debug --worker.id=3",
+            "No such option '--loglevel'. Did you mean '--log-level'?",
+        ),
+        ("-w 4 shop:app", "'-w' is no setting: settings are written --key=value"),
+        ("no_such_shop", "there is no module 'no_such_shop' in this directory or on the path"),
+        ("workers", "there is no module 'workers' in this directory or on the path"),
+        ("reload:app", "there is no module 'reload' in this directory or on the path"),
+        ("no_such_shop --worker.id=3 --reload.dir=/x --log.level=on --app.dir=y", "there is no module"),
+    ],
+)
+def test_what_means_nothing_is_told(
+    arguments: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what to write instead, where that can be guessed."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(run, arguments.split())
+    assert result.exit_code == 2
+    assert f"Error: {told}" in result.output
+
+
+def test_the_logs_level_is_the_least_that_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less of details, which `debug` tells all of; kafka-python warns of each attempt to connect, and of losses."""
+    monkeypatch.chdir(tmp_path)
+    names = ("streamkit", "rocket_client", "kafka.coordinator", "kafka.net.connection", "kafka.net.manager")
+    heard = []
+    for level in ("debug", "info", "warning", "error", "critical"):
+        CliRunner().invoke(run, ["no_such_shop", "--log-level", level])
+        heard.append([logging.getLevelName(logging.getLogger(name).getEffectiveLevel()) for name in names])
+    assert heard == [
+        ["DEBUG"] * 5,
+        ["INFO", "WARNING", "WARNING", "WARNING", "ERROR"],
+        ["WARNING", "WARNING", "WARNING", "WARNING", "ERROR"],
+        ["ERROR"] * 5,
+        ["CRITICAL"] * 5,
+    ]

@@ -1,0 +1,110 @@
+"""Workers that start, fail and end as they are told, and what their supervisor makes of it."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from streamkit.cli.supervisor import Plan, Supervisor
+from streamkit.cli.worker_process import WorkerProcess
+
+# Each life takes the first word of a file: `start`, `wait` for the end, and exit codes, joined by `+`.
+PROGRAM = """
+import os, pathlib, signal, socket, sys
+lives = pathlib.Path(sys.argv[1])
+life, _, rest = lives.read_text().partition(" ")
+left = lives.with_name(lives.name + ".left")
+left.write_text(rest)
+os.replace(left, lives)  # in one step, since a signal may end it at any time
+line = socket.socket(fileno=int(os.environ["STREAMKIT_WORKER_LINE"]))
+for step in life.split("+"):
+    if step == "start":
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        line.sendall(b"started")
+    elif step == "wait":
+        line.recv(1)
+    elif step == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    else:
+        sys.exit(int(step))
+"""
+
+
+def command(lives: Path) -> Sequence[str]:
+    """Python's arguments of a worker that lives so."""
+    return "-S", "-c", PROGRAM, str(lives)
+
+
+def supervised(directory: Path, *workers: str) -> tuple[int, list[str]]:
+    """The supervisor's exit code, and the lives that each worker has left."""
+    files = [directory / f"worker-{number}" for number in range(len(workers))]
+    for file, lives in zip(files, workers, strict=True):
+        file.write_text(lives)
+
+    async def main() -> int:
+        return await Supervisor(Plan(lambda: [command(file) for file in files])).run()
+
+    return asyncio.run(main()), [file.read_text() for file in files]
+
+
+def test_a_worker_that_ends_well_is_not_started_again(tmp_path: Path) -> None:
+    """When none is left the supervisor ends, well too."""
+    assert supervised(tmp_path, "start+0 start+1", "start+0 start+1") == (0, ["start+1", "start+1"])
+
+
+def test_a_worker_that_failed_is_started_again(tmp_path: Path) -> None:
+    """Once it had started, whatever it died of, and after a pause; its last life's code counts."""
+    began = time.monotonic()
+    assert supervised(tmp_path, "start+7 start+0 start+1", "start+kill start+0") == (0, ["start+1", ""])
+    assert time.monotonic() - began >= 0.5
+
+
+def test_a_worker_that_never_started_ends_them_all(tmp_path: Path) -> None:
+    """With its exit code; the others are asked to stop, and not started again."""
+    code, (first, second) = supervised(tmp_path, "start+wait start+9", "3 start+0")
+    assert (code, second) == (3, "start+0")
+    assert first in {"start+9", "start+wait start+9"}  # asked to stop before it had begun
+
+
+def test_pauses_grow_with_failures_in_a_row(tmp_path: Path) -> None:
+    """Up to half a minute; after a life that ended well the row begins anew."""
+    lives = tmp_path / "lives"
+    lives.write_text("3 start+kill 4 0 5")
+    worker = WorkerProcess(0, command(lives))
+
+    async def main() -> None:
+        told = []
+        for _ in range(5):
+            told.append(
+                (await worker.live(), worker.has_started, worker.was_up, worker.failures, worker.pause)
+            )
+        assert told == [
+            (3, False, False, 1, 0.5),
+            (137, True, True, 2, 1.0),
+            (4, False, True, 3, 2.0),
+            (0, False, True, 0, 0.25),
+            (5, False, True, 1, 0.5),
+        ]
+
+    asyncio.run(main())
+    worker.failures = 30
+    assert worker.pause == 30
+
+
+@pytest.mark.parametrize("life", ["wait", "start+wait"])
+def test_a_worker_that_is_asked_to_end_ends_well(tmp_path: Path, life: str) -> None:
+    """Also one that dies of being asked, because it could not hear yet."""
+    lives = tmp_path / "lives"
+    lives.write_text(life)
+    worker = WorkerProcess(0, command(lives))
+
+    async def main() -> None:
+        living = asyncio.create_task(worker.live())
+        await (worker.tried.wait() if "start" in life else asyncio.sleep(0))
+        worker.end()
+        assert await living == 0
+        assert worker.failures == 0
+
+    asyncio.run(main())

@@ -1,0 +1,144 @@
+"""Events in every form they travel in."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated
+
+import pytest
+
+from streamkit import Header, Message, StreamApplication
+from streamkit.cloud_events import CloudEvents, cloud_event
+
+STRUCTURED = "application/cloudevents+json; charset=utf-8"
+
+
+@dataclass
+class Order:
+    """The data of an event."""
+
+    number: int
+
+
+def application(**settings: str) -> StreamApplication:
+    """An application with an input `orders`, whose channel reads events."""
+    table = {"spring.cloud.stream.bindings.orders.destination": "orders", **settings}
+    app = StreamApplication(config_location="optional:/none", properties=table)
+    app.add_interceptor(CloudEvents(), "orders")
+    return app
+
+
+def attributes(prefix: str) -> dict[str, object]:
+    """Those of one event."""
+    return {
+        f"{prefix}specversion": "1.0",
+        f"{prefix}id": "1",
+        f"{prefix}source": "/till",
+        f"{prefix}type": "paid",
+    }
+
+
+ENVELOPE = '"specversion": "1.0", "id": "1", "source": "/till", "type": "paid"'
+
+
+@pytest.mark.parametrize(
+    ("payload", "headers"),
+    [
+        (b'{"number": 5}', attributes("ce-")),
+        (b'{"number": 5}', attributes("ce_")),
+        (b'{"number": 5}', attributes("cloudEvents:")),
+        (b'{"number": 5}', {**attributes("CE_"), "CE_contenttype": "application/json"}),
+        (f'{{{ENVELOPE}, "data": {{"number": 5}}}}'.encode(), {"contentType": STRUCTURED}),
+        (f'{{{ENVELOPE}, "data_base64": "eyJudW1iZXIiOiA1fQ=="}}'.encode(), {"CE_contenttype": STRUCTURED}),
+    ],
+)
+def test_listeners_see_events_in_one_form(payload: bytes, headers: dict[str, object]) -> None:
+    """The data is the payload, the attributes are headers that conditions and listeners find."""
+    app = application()
+    seen: list[tuple[Order, str]] = []
+
+    @app.stream_listener("orders", condition="headers['ce-type'] == 'paid'")
+    async def paid(order: Order, source: Annotated[str, Header("ce-source")]) -> None:
+        seen.append((order, source))
+
+    with app.test() as test:
+        test.input("orders").send(payload, headers=headers)
+    assert seen == [(Order(5), "/till")]
+
+
+def test_other_content_types_and_attributes_of_data_are_kept() -> None:
+    """Text is text; an attribute that is null is none."""
+    app = application()
+    seen: list[Message[str]] = []
+
+    @app.stream_listener("orders")
+    async def take(message: Message[str]) -> None:
+        seen.append(message)
+
+    with app.test() as test:
+        event = (
+            f'{{{ENVELOPE}, "datacontenttype": "text/plain", "subject": null, "trace": "t", "data": "hello"}}'
+        )
+        test.input("orders").send(event.encode(), headers={"contentType": STRUCTURED})
+        test.input("orders").send("bare")
+    event_seen, bare = seen
+    assert (event_seen.payload, event_seen.headers.content_type) == ("hello", "text/plain")
+    assert event_seen.headers["ce-trace"] == "t"
+    assert "ce-subject" not in event_seen.headers
+    assert bare.payload == "bare"
+
+
+@pytest.mark.parametrize(
+    ("payload", "content_type", "reason"),
+    [
+        (b"[]", STRUCTURED, "this is no CloudEvent as JSON: Expected `object`, got `array`"),
+        (b'{"specversion": "1.0"}', STRUCTURED, "missing required field `id`"),
+        (f'{{{ENVELOPE}, "data_base64": "?"}}'.encode(), STRUCTURED, "this is no CloudEvent as JSON"),
+        (b"[]", "application/cloudevents-batch+json", "a batch of CloudEvents"),
+    ],
+)
+def test_what_is_no_event_is_told(payload: bytes, content_type: str, reason: str) -> None:
+    """It fails its message, as what cannot be converted does."""
+    app = application()
+
+    @app.stream_listener("orders")
+    async def take(order: Order) -> None: ...
+
+    with app.test() as test:
+        test.input("orders").send(payload, headers={"contentType": content_type})
+        test.advance(seconds=5)
+        assert reason in str(test.errors[0].payload)
+
+
+def test_each_event_of_a_batch_is_read() -> None:
+    """In batch mode too."""
+    app = application(**{"spring.cloud.stream.bindings.orders.consumer.batch-mode": "true"})
+    seen: list[object] = []
+
+    @app.stream_listener("orders")
+    async def take(orders: list[Message[Order]]) -> None:
+        seen.extend((order.payload, order.headers["ce-id"]) for order in orders)
+
+    with app.test() as test:
+        test.input("orders").send(b'{"number": 5}', headers=attributes("ce_"))
+    assert seen == [(Order(5), "1")]
+
+
+def test_an_event_is_sent_with_its_attributes() -> None:
+    """An id of its own, if none is given; what is not given is not there."""
+    app = application()
+    with app.test() as test:
+        noon = datetime(2026, 1, 2, 12, tzinfo=UTC)
+        app.bridge.send("out", cloud_event(Order(5), type="paid", source="/till", time=noon, trace="t"))
+        message = test.output("out").receive(Order)
+    told = {name: value for name, value in message.headers.items() if name.startswith("ce-")}
+    assert len(str(told.pop("ce-id"))) == 36
+    assert told == {
+        "ce-specversion": "1.0",
+        "ce-type": "paid",
+        "ce-source": "/till",
+        "ce-time": "2026-01-02T12:00:00+00:00",
+        "ce-trace": "t",
+    }
+    assert message.payload == Order(5)
+    with pytest.raises(ValueError, match="needs a zone"):
+        cloud_event("x", type="paid", source="/till", time=noon.replace(tzinfo=None))
