@@ -117,7 +117,10 @@ class FilteringBatchReader(RocketMQBatchReader):
 
     def _note_tags(self, each: Filter, value: Any) -> None:
         tags = [value] if isinstance(each, EqualTo) else list(value) if isinstance(each, In) else []
-        if tags and all(isinstance(tag, str) and tag.strip() and "||" not in tag for tag in tags):
+        # An expression cannot say all tags: none with `||` in it, nor spaces around it, and `*` means any.
+        if tags and all(
+            isinstance(tag, str) and tag and tag == tag.strip() and "||" not in tag for tag in tags
+        ):
             self._options = replace(self._options, expression=" || ".join(tags), expression_type="TAG")
 
     def _ranges(self, cluster: Cluster) -> list[QueueRange]:

@@ -2,10 +2,11 @@
 
 import logging
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import TypeVar
 
+from pyspark_rocketmq.asking import ask
 from pyspark_rocketmq.errors import ClusterError, OffsetError, OptionError, suggestion
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.pool import new_client
@@ -42,16 +43,19 @@ class Cluster:
         """Close the connections."""
         self._client.close()
 
-    def queues(self) -> list[MessageQueue]:
-        """The queues that are to be read, in a fixed order.
+    def queues(self, known: Container[MessageQueue] | None = ()) -> list[MessageQueue]:
+        """The queues that are to be read and are there, in a fixed order.
+
+        Args:
+            known: Queues that were there once: they may be away now. None: any may be.
 
         Raises:
             ClusterError: A topic that is named does not exist, or nobody answers.
-            OptionError: `assign` names a queue that a topic does not have.
+            OptionError: `assign` names a queue that a topic does not have, and never had.
         """
         options = self._options
         if options.assigned is not None:
-            return self._assigned(options.assigned)
+            return self._assigned(options.assigned, known)
         topics = options.topics
         if options.pattern is not None:
             pattern = re.compile(options.pattern)
@@ -104,28 +108,34 @@ class Cluster:
 
     def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Publish how far the group is. That fails without consequence: nobody here reads it back."""
-        try:
-            self._client.commit_offsets(offsets)
-        except (*AWAY, ResponseError) as error:
-            _log.warning("the offsets of group %s could not be published: %s", self._client.group, error)
+        for _, queues in groupby(sorted(offsets), lambda queue: (queue.topic, queue.broker_name)):
+            try:  # those of one broker that is away are no matter to the others
+                self._client.commit_offsets({queue: offsets[queue] for queue in queues})
+            except (*AWAY, ResponseError) as error:
+                _log.warning("the offsets of group %s could not be published: %s", self._client.group, error)
 
     # Queues
 
     def _queues_of(self, topic: str) -> Sequence[MessageQueue]:
         return self._ask(lambda client: client.queues(topic))
 
-    def _assigned(self, assigned: Mapping[str, Mapping[str, tuple[int, ...]]]) -> list[MessageQueue]:
-        wanted: list[MessageQueue] = []
+    def _assigned(
+        self,
+        assigned: Mapping[str, Mapping[str, tuple[int, ...]]],
+        known: Container[MessageQueue] | None,
+    ) -> list[MessageQueue]:
+        found: list[MessageQueue] = []
         for topic, brokers in sorted(assigned.items()):
             there = set(self._queues_of(topic))
-            for broker, ids in sorted(brokers.items()):
-                wanted += [MessageQueue(topic, broker, queue_id) for queue_id in ids]
-            for queue in set(wanted) - there:
-                if queue.topic == topic:
+            wanted = [MessageQueue(topic, broker, number) for broker in brokers for number in brokers[broker]]
+            for queue in sorted(wanted):
+                if queue in there:
+                    found.append(queue)
+                elif known is not None and queue not in known:
                     raise OptionError(
                         f"option 'assign' names {queue}, which is not there{_there(there, queue.broker_name)}"
                     )
-        return wanted
+        return found
 
     # Offsets
 
@@ -172,20 +182,37 @@ class Cluster:
         }
 
     def _at_time(self, position: Position, queue: MessageQueue, moment: int, begin: int, end: int) -> int:
-        """The first message stored at or after the moment. What brokers find may lie before it: Apache's 4.9
-        answers with the nearest one, and 5.x with the last when all are older."""
+        """The first message stored at or after the moment. What brokers find may lie before it: Apache's 4.9 and
+        the bundled one answer with the nearest one, and 5.x with the last when all are older. Of several stored
+        at that very moment, as those of a batch are, it may be any."""
         offset = min(max(self._ask(lambda client: client.search_offset(queue, moment)), begin), end)
         while offset < end:
             stored = self._stored_at(queue, offset)
             if stored is None or stored >= moment:
                 break
             offset += 1
+        if begin < offset < end and self._is_since(queue, offset - 1, moment):
+            offset = self._first_since(queue, moment, begin, offset - 1)
         if offset == end and position.strategy is Strategy.ERROR:
             raise OffsetError(
                 f"option {position.option!r}: {queue} has no message stored at or after {moment};"
                 " with startingOffsetsByTimestampStrategy=latest it begins at its end"
             )
         return offset
+
+    def _first_since(self, queue: MessageQueue, moment: int, begin: int, since: int) -> int:
+        """The first message stored at or after the moment, of those from `begin` to `since`, which is one."""
+        while begin < since:
+            middle = (begin + since) // 2
+            if self._is_since(queue, middle, moment):
+                since = middle
+            else:
+                begin = middle + 1
+        return since
+
+    def _is_since(self, queue: MessageQueue, offset: int, moment: int) -> bool:
+        stored = self._stored_at(queue, offset)
+        return stored is not None and stored >= moment
 
     def _stored_at(self, queue: MessageQueue, offset: int) -> int | None:
         messages = self._ask(lambda client: client.pull(queue, offset, max_messages=1).messages())
@@ -194,18 +221,10 @@ class Cluster:
     # Asking
 
     def _ask(self, question: Callable[[BlockingClient], T]) -> T:
-        cluster = self._options.cluster
-        for left in range(cluster.retries, -1, -1):
-            try:
-                return question(self._client)
-            except AWAY as error:
-                if left and not (isinstance(error, TopicNotFoundError) and left < cluster.retries):
-                    time.sleep(cluster.retry_interval)
-                    continue
-                raise ClusterError(self._told(error)) from error
-            except ResponseError as error:
-                raise ClusterError(self._told(error)) from error
-        raise AssertionError("unreachable: the last attempt returns or raises")
+        try:
+            return ask(self._options.cluster, lambda: question(self._client))
+        except (*AWAY, ResponseError) as error:
+            raise ClusterError(self._told(error)) from error
 
     def _told(self, error: Exception) -> str:
         hint = ""

@@ -24,6 +24,8 @@ FEW_BYTES = 48 * 1024
 """Below this, about 200 small messages, one by one is faster."""
 
 _LOG_APPEND_TIME = 1
+_FARTHEST = (2**63 - 1) // 1000
+"""A time in ms that a column can hold; a producer may say any, and one of its messages must not end a query."""
 _FROM_PROPERTIES = {
     "tags": PROPERTY_TAGS,
     "keys": PROPERTY_KEYS,
@@ -188,8 +190,16 @@ class _Columns:
         return self._parsed
 
 
+def _microseconds(milliseconds: int) -> int:
+    return max(-_FARTHEST, min(milliseconds, _FARTHEST)) * 1000
+
+
 def _timestamps(milliseconds: Ints) -> pa.Array:
-    return pa.array(milliseconds * 1000).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    return (
+        pa.array(np.clip(milliseconds, -_FARTHEST, _FARTHEST) * 1000)
+        .cast(pa.timestamp("us"))
+        .cast(pa.timestamp("us", "UTC"))
+    )
 
 
 _NUMBERS = frozenset({"queue_id", "queue_offset", "flag", "sys_flag", "reconsume_times"})
@@ -214,8 +224,8 @@ _VALUES: Mapping[str, Callable[[MessageExt], Any]] = {
     "keys": lambda message: message.properties.get(PROPERTY_KEYS),
     "key": lambda message: message.properties.get(PROPERTY_KEYS, "").encode() or None,
     "msg_id": lambda message: message.msg_id,
-    "born_timestamp": lambda message: message.born_timestamp * 1000,
-    "store_timestamp": lambda message: message.store_timestamp * 1000,
+    "born_timestamp": lambda message: _microseconds(message.born_timestamp),
+    "store_timestamp": lambda message: _microseconds(message.store_timestamp),
     "reconsume_times": lambda message: message.reconsume_times,
     "sys_flag": lambda message: message.sys_flag,
     "flag": lambda message: message.flag,

@@ -119,7 +119,7 @@ def fixed_width(rows: npt.NDArray[np.uint8]) -> pa.Array:
 
 
 def _one_property(name: str, column: pa.Array) -> pa.Array:
-    text = column.cast(pa.string())
+    text = _text(column, name)
     text = pc.if_else(pc.equal(pc.binary_length(text), 0), pa.scalar(None, pa.string()), text)
     _refuse_separators(text, name)
     return pc.binary_join_element_wise(name + _NAME_END, text, _VALUE_END, "").fill_null("")
@@ -132,7 +132,7 @@ def _user_properties(column: pa.Array) -> pa.Array:
         names, values = column.keys, column.items
     else:
         names, values = column.values.field("key"), column.values.field("value")
-    names, values = names.cast(pa.string()), values.cast(pa.string())
+    names, values = _text(names, "properties"), _text(values, "properties")
     _refuse_separators(names, "properties")
     _refuse_separators(values, "properties")
     is_sent = pc.and_(
@@ -143,6 +143,15 @@ def _user_properties(column: pa.Array) -> pa.Array:
     pairs = pc.if_else(is_sent, pairs, "").fill_null("")
     lists = pa.ListArray.from_arrays(column.offsets, pairs)
     return pc.if_else(column.is_null(), "", pc.binary_join(lists, ""))
+
+
+def _text(column: pa.Array, name: str) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise UnsendableError(
+            f"column {name!r}: the bytes of a value are no UTF-8 text, which properties are made of"
+        ) from None
 
 
 def _refuse_separators(column: pa.Array, name: str) -> None:

@@ -157,6 +157,19 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
+def stream_options(options: Mapping[str, str]) -> SourceOptions:
+    """The settings of a streaming source.
+
+    Raises:
+        OptionError: As for any source, or an option says where to end.
+        OffsetError: Offsets given are no such.
+    """
+    chosen = source_options(options)
+    if chosen.ending.option:
+        raise OptionError(f"option {chosen.ending.option!r} is for batches: a stream has no end")
+    return chosen
+
+
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """The settings of a sink.
 
@@ -191,6 +204,19 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         depth=given.integer("sendDepth", 8, minimum=1),
         patience=given.integer("sendTimeoutMs", 120_000, minimum=1) / 1000,
     )
+
+
+def stream_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The settings of a streaming sink.
+
+    Raises:
+        OptionError: As for any sink, or an id is given: batches are numbered from 0 on when a checkpoint is new,
+            and under the same id the broker would take them for those it has.
+    """
+    chosen = sink_options(options)
+    if chosen.write_id is not None:
+        raise OptionError("option 'writeId' is for batch writes: a stream is known by its checkpoint")
+    return chosen
 
 
 class _Given:

@@ -36,6 +36,9 @@ def new_client(options: ClusterOptions) -> BlockingClient:
     """A client of the caller's own."""
     timeout = timedelta(seconds=options.request_timeout)
     settings = ProducerSettings(
-        name_servers=options.name_servers, request_timeout=timeout, connect_timeout=timeout
+        name_servers=options.name_servers,
+        namespace="",  # options have the names that brokers know, whatever namespace the address says
+        request_timeout=timeout,
+        connect_timeout=timeout,
     )
     return BlockingClient(options.group, settings)

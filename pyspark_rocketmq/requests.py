@@ -21,10 +21,13 @@ def batch_request(options: SinkOptions, queue: MessageQueue, body: memoryview) -
 
 
 def single_request(
-    options: SinkOptions, queue: MessageQueue, body: bytes | memoryview, properties: str | None = None
+    options: SinkOptions,
+    queue: MessageQueue,
+    body: bytes | memoryview,
+    properties: str | None = None,
+    flag: int = 0,
 ) -> Request:
     """One message: its body, or, without properties, the batch that it alone would be."""
-    flag = 0
     if properties is None:
         (entry,) = decode_batch(body)
         flag, body, properties = entry.flag, entry.body, entry.properties.decode()

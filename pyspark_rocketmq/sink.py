@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -14,6 +15,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq import pool
+from pyspark_rocketmq.asking import ask
 from pyspark_rocketmq.errors import ClusterError, OptionError, SchemaError
 from pyspark_rocketmq.options import Delivery, SinkOptions
 from pyspark_rocketmq.requests import deduplicated_request
@@ -66,11 +68,8 @@ def check(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkPlan
             )
     if options.topic is not None:
         try:
-            # Rows of a topic that is only to be created would go to other queues once it is there.
-            queues = pool.client(options.cluster).publish_queues(options.topic, create=not is_deduplicated)
-            if is_deduplicated:
-                _check_deduplicating(options, queues)
-        except AWAY as error:
+            ask(options.cluster, partial(_check_topic, options, options.topic))
+        except (*AWAY, ResponseError) as error:
             raise ClusterError(f"{error} (nameServer {options.cluster.name_servers})") from error
     return SinkPlan(options, columns)
 
@@ -108,7 +107,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
             raise OptionError(
                 f"this Spark does not tell tasks the query and the batch ({QUERY_PROPERTY}, {EPOCH_PROPERTY})"
             )
-        identity = Identity(self._plan.options.write_id or query, int(epoch), context.partitionId())
+        identity = Identity(query, int(epoch), context.partitionId())
         return RowsStored(TaskWriter(self._plan.options, self._plan.columns, identity).write(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -124,6 +123,14 @@ def _context() -> TaskContext:
     return context
 
 
+def _check_topic(options: SinkOptions, topic: str) -> None:
+    is_deduplicated = options.delivery is Delivery.DEDUPLICATED
+    # Rows of a topic that is only to be created would go to other queues once it is there.
+    queues = pool.client(options.cluster).publish_queues(topic, create=not is_deduplicated)
+    if is_deduplicated:
+        _check_deduplicating(options, queues)
+
+
 def _check_deduplicating(options: SinkOptions, queues: tuple[MessageQueue, ...]) -> None:
     client = pool.client(options.cluster)
     for queue in {each.broker_name: each for each in queues}.values():
@@ -136,5 +143,5 @@ def _check_deduplicating(options: SinkOptions, queues: tuple[MessageQueue, ...])
         if response.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise OptionError(not_deduplicating(queue.broker_name))
         if response.code != ResponseCode.SUCCESS:
-            raise ClusterError(str(ResponseError(response.code, response.remark, address=queue.broker_name)))
+            raise ResponseError(response.code, response.remark, address=queue.broker_name)
         _deduplicating.add(known)

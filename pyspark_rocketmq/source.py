@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.batch_reader import FilteringBatchReader, RocketMQBatchReader
-from pyspark_rocketmq.options import sink_options, source_options
+from pyspark_rocketmq.options import sink_options, source_options, stream_options, stream_sink_options
 from pyspark_rocketmq.schema import check_source_schema, source_schema
 from pyspark_rocketmq.stream_reader import RocketMQStreamReader
 
@@ -38,7 +38,7 @@ class RocketMQDataSource(DataSource):
     def streamReader(self, schema: StructType) -> RocketMQStreamReader:  # noqa: N802 - Spark's name
         """A streaming source for these columns."""
         check_source_schema(schema)
-        return RocketMQStreamReader(source_options(self.options), schema)
+        return RocketMQStreamReader(stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> "RocketMQWriter":
         """A batch sink for these columns."""
@@ -50,4 +50,4 @@ class RocketMQDataSource(DataSource):
         """A streaming sink for these columns. Spark asks for one anew for each batch."""
         from pyspark_rocketmq.sink import RocketMQStreamWriter, check
 
-        return RocketMQStreamWriter(check(sink_options(self.options), schema, overwrite))
+        return RocketMQStreamWriter(check(stream_sink_options(self.options), schema, overwrite))

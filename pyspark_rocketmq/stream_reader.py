@@ -82,7 +82,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Nothing newer than what is there now will be read."""
         cluster = self._connected()
-        self._target = cluster.ends(cluster.queues())
+        self._target = cluster.ends(cluster.queues(known=None))
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802 - Spark's name
         """Where the next batch ends: at `start` when there is to be none."""
@@ -94,7 +94,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         taken = self._admitted(backlog, {**begin.offsets, **begins}, limit)
         offsets = {queue: begins.get(queue, begin.offsets.get(queue, 0)) + taken[queue] for queue in ends}
-        if offsets == begin.offsets and not any(queue in begin.offsets for queue in begins):
+        if offsets == begin.offsets:
             return start
         return StreamOffset(offsets, self._options.plan, begins).to_json()
 
@@ -137,15 +137,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, begin: StreamOffset) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
         """Where the queues end, and where those begin that do not go on from the batch before."""
         cluster = self._connected()
-        queues = cluster.queues()
+        queues = cluster.queues(known=begin.offsets)
         ends = self._ends = cluster.ends(queues)
         oldest = cluster.begins(queues)
-        if self._target is not None:
-            ends = {
-                queue: min(end, self._target[queue]) for queue, end in ends.items() if queue in self._target
-            }
+        if self._target is not None:  # of a broker that was away then nothing is read, and nothing forgotten
+            until = {**begin.offsets, **self._target}
+            ends = {queue: min(end, until[queue]) for queue, end in ends.items() if queue in until}
         begins: dict[MessageQueue, int] = {}
-        for queue, end in ends.items():
+        for queue in ends:
             offset = begin.offsets.get(queue)
             if offset is None:
                 begins[queue] = oldest[queue]
@@ -154,8 +153,6 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{queue} was read up to {offset} and now holds {oldest[queue]} to {self._ends[queue]}"
                 )
                 begins[queue] = oldest[queue]
-            elif end < offset:
-                ends[queue] = offset
         for queue in set(begin.offsets) - set(queues):
             if any(other.broker_name == queue.broker_name and other.topic == queue.topic for other in queues):
                 self._lost(f"{queue}, read up to {begin.offsets[queue]}, is not there any more")

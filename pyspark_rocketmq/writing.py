@@ -107,10 +107,14 @@ class TaskWriter:
                 take = pa.array(chosen)
                 keys = self._keys(queue, batch, take)
                 sent = with_keys(properties.take(take), keys)
+                own_flags = None if flags is None else flags.take(take)
                 if delays is not None:
-                    self._send_singly(sender, queue, body.take(take), sent, [delays[row] for row in chosen])
+                    own_delays = [delays[row] for row in chosen]
+                    self._send_singly(
+                        sender, queue, body.take(take), sent, flags=own_flags, delays=own_delays
+                    )
                     continue
-                entries = encode(body.take(take), sent, None if flags is None else flags.take(take))
+                entries = encode(body.take(take), sent, own_flags)
                 self._send_blocks(sender, queue, entries, self._sequences[queue] - len(chosen))
         self._rows += rows
 
@@ -257,11 +261,15 @@ class TaskWriter:
         queue: MessageQueue,
         bodies: pa.Array,
         properties: pa.Array,
+        *,
+        flags: pa.Array | None,
         delays: Sequence[Mapping[str, str]],
     ) -> None:
-        for body, own, delay in zip(bodies.to_pylist(), properties.to_pylist(), delays, strict=True):
+        numbers = [0 for _ in delays] if flags is None else flags.fill_null(0).to_pylist()
+        rows = zip(bodies.to_pylist(), properties.to_pylist(), numbers, delays, strict=True)
+        for body, own, flag, delay in rows:
             text = own + "".join(f"{name}\x01{value}\x02" for name, value in delay.items())
-            sender.put(EncodedBatch(queue, single_request(self._options, queue, body, text), 1))
+            sender.put(EncodedBatch(queue, single_request(self._options, queue, body, text, flag), 1))
 
     def _refused(self, error: ResponseError) -> Exception:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
@@ -283,8 +291,11 @@ def _column(batch: pa.RecordBatch, name: str | None) -> pa.Array | None:
 
 def _by_order_key(keys: pa.Array, count: int) -> Rows:
     """As Java's SelectMessageQueueByHash chooses; rows without a key go to the first queue."""
-    encoded = keys.cast(pa.string()).fill_null("").dictionary_encode()
-    numbers = [abs(java_hash(key)) % count for key in encoded.dictionary.to_pylist()]
+    # As bytes: those of a binary key need not be text.
+    encoded = keys.cast(pa.string() if pa.types.is_integer(keys.type) else pa.binary()).cast(pa.binary())
+    encoded = encoded.fill_null(b"").dictionary_encode()
+    texts = [key.decode(errors="replace") for key in encoded.dictionary.to_pylist()]
+    numbers = [abs(java_hash(text)) % count for text in texts]
     chosen: Rows = np.array(numbers, dtype=np.int64)[np.asarray(encoded.indices)]
     return chosen
 

@@ -14,6 +14,7 @@ pytest.importorskip("pyarrow")
 from streamkit.spark import JavaNotFoundError, session
 from tests.peer.apache import ApacheBroker
 from tests.peer.artifacts import PeersUnavailableError, class_path
+from tests.spark.java import SHORT_LIVED
 from tests.spark.stand import BUNDLED, Stand, bundled
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
     "spark.sql.streaming.pollingDelay": "20ms",
 }
 
@@ -97,11 +99,16 @@ def apache_stand(stands: dict[str, Stand]) -> Stand:
     return stands[APACHE]
 
 
-def _apache(version: str) -> ApacheBroker:
+def require_apache(version: str) -> None:
+    """Skip the test where Apache's brokers cannot run."""
     try:
         class_path(version)
     except PeersUnavailableError as error:
         if os.environ.get("STREAMKIT_REQUIRE_PEERS"):
             raise
         pytest.skip(f"Apache RocketMQ {version} can't run: {error}")
+
+
+def _apache(version: str) -> ApacheBroker:
+    require_apache(version)
     return ApacheBroker(version)

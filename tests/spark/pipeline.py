@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamkit.spark import session
+from tests.spark.java import SHORT_LIVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,11 @@ def start(
 
 def main(name_server: str, source: str, once: str, at_least_once: str, directory: str) -> None:
     """Run both queries for ever."""
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false"}
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": SHORT_LIVED,
+    }
     spark = session("pipeline", master="local[2,4]", low_latency=True, settings=settings)
     spark.sparkContext.setLogLevel("OFF")
     queries: dict[str, StreamingQuery] = {}

@@ -16,7 +16,7 @@ from rocket_remoting.codes import RequestCode
 from rocket_remoting.message import Message, MessageExt
 from rocket_remoting.record import decode_records
 from tests.end_to_end.broker_process import running
-from tests.peer.apache import free_ports
+from tests.ports import free_ports
 
 BUNDLED = "bundled"
 
@@ -48,12 +48,12 @@ class Stand:
         self.set_queues(topic, queues)
         return topic
 
-    def set_queues(self, topic: str, queues: int) -> None:
-        """The topic has so many queues from now on."""
+    def set_queues(self, topic: str, queues: int, brokers: Sequence[str] | None = None) -> None:
+        """The topic has so many queues from now on, on each of the brokers."""
 
         async def main() -> None:
             async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
-                await admin.create_topic(topic, queues)
+                await admin.create_topic(topic, queues, brokers=brokers)
                 await admin.await_topic(topic, queues=queues)
 
         asyncio.run(main())
@@ -73,12 +73,16 @@ class Stand:
             return client.queues(topic)
 
     def send(self, topic: str, bodies: Iterable[bytes], queue_id: int = 0) -> None:
+        """Store messages with these bodies in the first queue of that id; tags and keys follow from the place."""
+        self.send_to(next(each for each in self.queues(topic) if each.queue_id == queue_id), bodies)
+
+    def send_to(self, queue: MessageQueue, bodies: Iterable[bytes]) -> None:
         """Store messages with these bodies in one queue; tags and keys follow from the place."""
+        topic = queue.topic
         messages = [
             Message(topic, body, tags="even" if n % 2 == 0 else "odd", keys=f"k{n}", properties={"n": str(n)})
             for n, body in enumerate(bodies)
         ]
-        queue = next(each for each in self.queues(topic) if each.queue_id == queue_id)
         for start in range(0, len(messages), 500):
             self.client.send_batch(messages[start : start + 500], queue=queue)
         self.await_dispatch(topic)
@@ -87,23 +91,24 @@ class Stand:
         """Store messages over the queues: ``start`` and following as text; return the bodies."""
         queues = self.queues(topic)
         bodies = [f"{number}" for number in range(start, start + count)]
-        for queue in queues:
-            own = bodies[queue.queue_id :: len(queues)]
+        for number, queue in enumerate(queues):
+            own = bodies[number :: len(queues)]
             if own:
-                self.send(topic, [body.encode() for body in own], queue.queue_id)
+                self.send_to(queue, [body.encode() for body in own])
         return bodies
 
     def await_dispatch(self, topic: str) -> None:
         """Wait until the queues show all that is stored: Apache's broker fills them behind its answers."""
-        queue = self.queues(topic)[0]
         deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            answer = self.client.ask(queue, Request(RequestCode.GET_BROKER_RUNTIME_INFO))
-            # In its first moments Apache's broker answers with an error.
-            if answer.body and decode_body(answer.body, KVTable).table["dispatchBehindBytes"] == "0":
-                return
-            time.sleep(0.05)
-        raise AssertionError("the broker's queues are still behind its log")
+        for queue in {each.broker_name: each for each in self.queues(topic)}.values():
+            while not self._is_dispatched(queue):
+                assert time.monotonic() < deadline, "the broker's queues are still behind its log"
+                time.sleep(0.05)
+
+    def _is_dispatched(self, queue: MessageQueue) -> bool:
+        answer = self.client.ask(queue, Request(RequestCode.GET_BROKER_RUNTIME_INFO))
+        # In its first moments Apache's broker answers with an error.
+        return bool(answer.body) and decode_body(answer.body, KVTable).table["dispatchBehindBytes"] == "0"
 
     def messages(self, topic: str) -> list[MessageExt]:
         """All messages of the topic, queue after queue."""

@@ -54,14 +54,14 @@ def _moment(milliseconds: int) -> datetime:
 
 
 def test_every_column_is_what_the_client_reads(spark: "SparkSession", stand: Stand) -> None:
-    """Large and packed bodies, no tags, many properties, foreign letters: nothing is lost or changed."""
+    """Bodies of nearly 4 MiB and packed ones, no tags, many properties, foreign letters: nothing is lost or changed."""
     topic = stand.topic(queues=2)
     for message in (
         Message(topic, b"plain"),
         Message(topic, b"\x00\x01\x02\xff", tags="TagA", keys=["k1", "k2"], flag=7),
         Message(topic, "Grüße, 你好".encode(), properties={"colour": "rot=grün", "名": "值", "a": " b "}),
         Message(topic, b"packed " * 5000, tags="TagB"),
-        Message(topic, bytes(range(256)) * 8000, keys="two megabytes"),
+        Message(topic, bytes(range(256)) * (4 * 4096 - 4), keys="nearly four megabytes"),
     ):
         stand.client.send(message)
     stand.fill(topic, 300)

@@ -7,6 +7,7 @@ from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import MapType, StringType, StructType
 
 import streamkit.spark
 from streamkit import MessageHeaders, StreamApplication
@@ -16,7 +17,7 @@ from streamkit.feeding import feeders_on
 from streamkit.spark import spark_processor
 from streamkit.spark.channel_query import ChannelQuery
 from streamkit.spark.events import query_failed, query_progressed
-from streamkit.spark.rows import Columns
+from streamkit.spark.rows import Columns, sink_columns
 from tests.spark.stand import Stand
 
 if TYPE_CHECKING:
@@ -109,6 +110,37 @@ def test_an_input_is_a_dataframe(spark: "SparkSession", stand: Stand) -> None:
     assert sorted(map(tuple, spark.sql("select * from seen").collect())) == [
         ("AA", number, f"k{number}", "odd" if number % 2 else "even", topic, number) for number in range(3)
     ]
+
+
+def test_a_processor_limits_what_it_reads(
+    spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard
+) -> None:
+    """Options of the input's format can be given, also where it begins; not what its settings decide."""
+    flights, delays = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1)
+    bundled_stand.send(flights, flights_of(25))
+    app = application(bundled_stand, flights, delays)
+    broker = bundled_stand.queues(flights)[0].broker_name
+    begin = {"startingOffsets": f'{{"{flights}":{{"{broker}":{{"0":5}}}}}}'}
+
+    @spark_processor(
+        "flights",
+        "delays",
+        schema=SCHEMA,
+        checkpoint=str(tmp_path),
+        delivery="deduplicated",
+        spark=lambda: spark,
+        read_options={"maxOffsetsPerTrigger": "10", **begin},
+    )
+    def processor(rows: "DataFrame") -> "DataFrame":
+        return doubled(rows)
+
+    run(app, processor)
+    with app:
+        assert [count for count in progress.wait(lambda rows: sum(rows) >= 20) if count] == [10, 10]
+    with pytest.raises(
+        ConfigurationError, match=r"'Subscribe' is given for binding 'flights', whose settings"
+    ):
+        streamkit.spark.source(app, "flights", spark=spark, options={"Subscribe": "other"})
 
 
 @pytest.mark.parametrize("delivery", [None, "at-least-once", "deduplicated"])
@@ -252,9 +284,30 @@ def test_what_cannot_be_is_refused_at_the_start(
         pass
 
 
+def test_headers_that_were_read_can_be_sent(spark: "SparkSession") -> None:
+    """They say a content type already; that of the output counts, as it does where there are none."""
+    frame = spark.sql(
+        "SELECT * FROM VALUES ('a', map('contentType', 'text/plain', 'colour', 'red')), ('b', null)"
+        " AS t(body, headers)"
+    )
+    sent = sink_columns(frame, "out", "application/json").orderBy("body").collect()
+    said = {"contentType": "application/json"}
+    assert [row.properties for row in sent] == [{"colour": "red", **said}, said]
+
+
 def test_columns_are_told_apart_by_their_names() -> None:
     """A body alone is the payload as it is; without any payload there is nothing to send."""
     assert Columns.of(["key", "body"]) == Columns(("body",), True, True, False, False)
     assert Columns.of(["tags", "a", "body"]) == Columns(("a", "body"), False, False, True, False)
     with pytest.raises(ConfigurationError, match="no payload: beside key, headers"):
         Columns.of(["key", "headers"])
+
+
+def test_headers_are_a_map_of_strings() -> None:
+    """Any other column of that name is refused before a row is sent."""
+    schema = StructType().add("body", StringType())
+    headers = MapType(StringType(), StringType())
+    assert Columns.of_schema(schema.add("headers", headers)) == Columns(("body",), True, False, False, True)
+    wrong = StructType().add("body", StringType()).add("headers", StringType())
+    with pytest.raises(ConfigurationError, match=r"column 'headers' is string.*map<string,string>"):
+        Columns.of_schema(wrong)

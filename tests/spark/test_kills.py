@@ -1,5 +1,6 @@
 """A pipeline whose driver, workers and broker are killed at random moments loses nothing and doubles nothing."""
 
+import asyncio
 import os
 import random
 import signal
@@ -14,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from rocket_client.blocking import AWAY, BlockingClient, ProducerSettings, ResponseError
+from samples.pipeline.process_tree import descendants
 from tests.end_to_end.broker_process import ROOT, ServerProcess, running
-from tests.peer.apache import free_ports
+from tests.ports import free_ports
 from tests.spark.stand import BUNDLED, Stand
 
 SECONDS = 240.0
@@ -66,7 +68,7 @@ class Pipeline:
         driver = self._driver
         if driver is None:
             return
-        for process in [driver.pid, *descendants(driver.pid)]:
+        for process in (driver.pid, *asyncio.run(descendants(driver.pid))):
             _kill(process)
         driver.wait()
         self._driver = None
@@ -74,10 +76,9 @@ class Pipeline:
     def kill_python(self) -> None:
         """Kill one of Spark's Python processes: a worker, their daemon, or one that plans a query."""
         assert self._driver is not None
+        started = asyncio.run(descendants(self._driver.pid))
         pythons = [
-            pid
-            for pid in descendants(self._driver.pid)
-            if b"pyspark" in _command(pid) and b"java" not in _command(pid)
+            process for process, command in started.items() if "pyspark" in command and "java" not in command
         ]
         if pythons:
             _kill(random.choice(pythons))
@@ -168,31 +169,6 @@ def test_killed_at_random_points(pipeline: Pipeline) -> None:
     assert once == Counter(expected), f"seed {seed}: {kinds}"
     at_least_once = Counter(pipeline.stand.bodies(pipeline.at_least_once))
     assert set(at_least_once) == set(expected), f"seed {seed}: {kinds}"
-
-
-def descendants(process: int) -> list[int]:
-    """The processes that it started, and those that they did."""
-    parents: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    found: list[int] = []
-    waiting = [process]
-    while waiting:
-        children = parents.get(waiting.pop(), [])
-        found += children
-        waiting += children
-    return found
-
-
-def _command(process: int) -> bytes:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def _kill(process: int) -> None:

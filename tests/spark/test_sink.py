@@ -102,10 +102,10 @@ def test_large_rows_and_delayed_ones(spark: "SparkSession", stand: Stand) -> Non
     )
     save(frame, stand, topic=topic)
     assert sorted(len(message.body) for message in stand.messages(topic)) == [5, 4 * 1024 * 1024 - 600]
-    save(spark.sql("SELECT 'later' AS body, 1 AS delay_level"), stand, topic=topic)
+    save(spark.sql("SELECT 'later' AS body, 1 AS delay_level, 7 AS flag"), stand, topic=topic)
     (queue,) = stand.queues(topic)
     later = stand.client.pull(queue, 2, wait=20.0).messages()
-    assert [message.body for message in later] == [b"later"]
+    assert [(message.body, message.flag) for message in later] == [(b"later", 7)]
 
 
 def stream(

@@ -1,0 +1,17 @@
+"""Format ``streamkit`` for PySpark: any binding of an application, by its name, as a DataFrame, and the way back.
+
+Spark finds it by its package's name; there is nothing to register. An import that fails here would break
+every Python format of a session, so everything is imported when Spark asks for it.
+"""
+
+__all__ = ["DefaultSource"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "DefaultSource":
+        try:
+            from pyspark_streamkit.source import StreamkitDataSource
+        except ImportError:  # pyarrow or pyspark is missing or too old: other formats must go on
+            raise AttributeError(name) from None
+        return StreamkitDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,70 @@
+"""The chart in the terminal: hours of delay by day, and what part of them aircraft brought along."""
+
+from collections.abc import Iterable, Mapping
+from datetime import date
+from statistics import fmean
+
+import plotext
+from rich.text import Text
+
+from samples.pipeline.days import Days
+from samples.pipeline.sums import sums_by
+from samples.pipeline.totals import DayTotals
+
+BLUE, SALMON = 68, 209
+"""Colours among the terminal's 256: of all delay, and of what was brought along."""
+
+HEIGHT = 15
+MOST_TICKS = 5
+WEEK = 7
+
+
+def draw_chart(totals: Iterable[DayTotals], days: Days, width: int) -> str:
+    """The chart as text of at most so many columns; days without totals stay empty."""
+    sums = sums_by(lambda each: each.date, totals)
+    late = _means({day: each.late / 60 for day, each in sums.items()}, days)
+    inherited = _means({day: each.inherited / 60 for day, each in sums.items()}, days)
+    figure = plotext.figure
+    figure.clear()
+    figure.plot_size(width, HEIGHT)
+    figure.theme("colorless")
+    for hours, colour in ((late, BLUE), (inherited, SALMON)):
+        marker = plotext.marker("hd", colour)
+        figure.draw(figure.signal(list(hours), list(hours.values()), marker=marker).lines().fillx())
+    named = days.named()
+    figure.ruler("x").lim(0, max(days.count - 1, 1))
+    figure.ruler("x").ticks(list(named), list(named.values()))
+    highest = max(late.values(), default=1.0)
+    ticks = _round_ticks(highest)
+    figure.ruler("y").lim(0, highest)
+    figure.ruler("y").ticks(ticks, [str(tick) for tick in ticks])
+    return str(figure.build())
+
+
+def chart_title(days: Days) -> Text:
+    """What the chart shows, and what its colours mean."""
+    return Text.assemble(
+        ("Hours of departure delay a day", "bold"),
+        ", weekly mean" if days.are_many else "",
+        ":  ",
+        ("■", f"color({BLUE})"),
+        " all  ",
+        ("■", f"color({SALMON})"),
+        " brought along",
+    )
+
+
+def _means(hours: Mapping[date, float], days: Days) -> dict[int, float]:
+    """Hours a day, of each week where there are many days, by the number of the first of them."""
+    step = WEEK if days.are_many else 1
+    weeks: dict[int, list[float]] = {}
+    for day in sorted(hours):
+        weeks.setdefault(days.number_of(day) // step * step, []).append(hours[day])
+    return {first: fmean(values) for first, values in weeks.items()}
+
+
+def _round_ticks(highest: float) -> list[int]:
+    """Numbers from 0 up to the highest, of a step that is easy to read."""
+    steps = (factor * 10**power for power in range(6) for factor in (1, 2, 5))
+    step = next(step for step in steps if highest / step < MOST_TICKS)
+    return list(range(0, int(highest) + 1, step))

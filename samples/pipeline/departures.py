@@ -1,0 +1,71 @@
+"""What the feeder sends: the table's flights, in the order of their scheduled departures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from samples.flights.table import table_path
+
+MINUTES_A_DAY = 24 * 60
+NEW_YORK_MIDNIGHT = 5 * 60
+"""When a day begins in New York, in minutes after midnight UTC. It is winter time's all the year."""
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """One flight.
+
+    Attributes:
+        number: Its place in the order of scheduled departures.
+        aircraft: What it is keyed by: its tail number, or its carrier where the table has none.
+        tail_number: None where the table has none.
+        origin: The airport it leaves.
+        destination: The airport it flies to.
+        hour: The hour of the scheduled departure as in the weather table.
+        minute: The scheduled departure, in minutes since 1970.
+        departure_delay: In minutes, negative when early, None when cancelled.
+        arrival_delay: In minutes, None when it did not arrive where it should.
+    """
+
+    number: int
+    aircraft: str
+    tail_number: str | None
+    origin: str
+    destination: str
+    hour: str
+    minute: int
+    departure_delay: int | None
+    arrival_delay: int | None
+
+
+def read_table(limit: int | None = None) -> pd.DataFrame:
+    """The flights by scheduled departure, at most `limit` of them; `minute` is what :class:`Departure` says."""
+    columns = ["time_hour", "minute", "tailnum", "carrier", "origin", "dest", "dep_delay", "arr_delay"]
+    table = pd.read_csv(table_path("flights.csv.zip"), usecols=columns)
+    hours = pd.to_datetime(table["time_hour"], utc=True).dt.tz_localize(None)
+    table["minute"] += hours.astype("datetime64[s]").astype("int64") // 60
+    return table.sort_values("minute", kind="stable").head(limit or len(table)).reset_index(drop=True)
+
+
+def departures(table: pd.DataFrame) -> Iterator[Departure]:
+    """The rows of the table as they are sent."""
+    for row in table.itertuples():
+        tail_number = None if pd.isna(row.tailnum) else row.tailnum
+        yield Departure(
+            number=row.Index,
+            aircraft=tail_number or row.carrier,
+            tail_number=tail_number,
+            origin=row.origin,
+            destination=row.dest,
+            hour=row.time_hour,
+            minute=row.minute,
+            departure_delay=None if pd.isna(row.dep_delay) else int(row.dep_delay),
+            arrival_delay=None if pd.isna(row.arr_delay) else int(row.arr_delay),
+        )
+
+
+def closing(last_minute: int) -> Departure:
+    """A flight a year after the last: event time passes, and every window before it closes. Its own never does."""
+    minute = last_minute + 365 * MINUTES_A_DAY
+    return Departure(2**31 - 1, "end", None, "end", "end", "", minute, None, None)

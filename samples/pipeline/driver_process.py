@@ -1,0 +1,124 @@
+"""Spark's driver as a process of its own, so that it can be killed, and its workers too."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+
+from samples.pipeline.process_tree import descendants
+from samples.pipeline.progress import BATCH, FAILED, STARTED, BatchProgress
+
+CHECKPOINT = "SAMPLES_PIPELINE_CHECKPOINT"
+"""The environment variable that tells the query where its checkpoint is."""
+
+STOP_SECONDS = 60.0
+WORKER = "pyspark.daemon"
+"""What the command line of each of Spark's Python workers has, and that of the process which forks them."""
+
+
+class DriverProcess:
+    """Runs the query from the checkpoint in a directory, and hears what it tells.
+
+    Attributes:
+        started: Is set when the query runs: from then on, if it fails the driver starts it again.
+        batches: What it told of each batch, by its number.
+        read: How many messages it has read.
+        failures: Why the query ended, each time it did.
+    """
+
+    def __init__(self, name_server: str, directory: Path) -> None:
+        self._name_server = name_server
+        self._directory = directory
+        self._process: asyncio.subprocess.Process | None = None
+        self._listening: set[asyncio.Task[None]] = set()
+        self._told = asyncio.Condition()
+        self._is_killed = False
+        self.started = asyncio.Event()
+        self.batches: dict[int, BatchProgress] = {}
+        self.read = 0
+        self.failures: list[str] = []
+
+    @property
+    def log(self) -> Path:
+        """Where it writes what goes wrong."""
+        return self._directory / "driver.log"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself, as it does when the query cannot be started."""
+        return self._process is not None and self._process.returncode is not None and not self._is_killed
+
+    async def start(self) -> None:
+        """Start it. It takes Spark some seconds to read."""
+        with self.log.open("ab") as log:
+            self.started.clear()
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "samples.pipeline.driver", self._name_server),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, CHECKPOINT: str(self._directory / "checkpoint")},
+                start_new_session=True,  # Ctrl-C is for the demo alone, which stops its driver
+            )
+        self._is_killed = False
+        listening = asyncio.create_task(self._listen(self._process))
+        self._listening.add(listening)  # until its process ends
+        listening.add_done_callback(self._listening.discard)
+
+    async def has_read(self, messages: int) -> None:
+        """Return when it has read so many messages."""
+        async with self._told:
+            await self._told.wait_for(lambda: self.read >= messages)
+
+    async def kill(self) -> None:
+        """End it and all it has started, as `kill -9` does."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._is_killed = True
+        for process in (self._process.pid, *await descendants(self._process.pid)):
+            _kill(process)
+        await self._process.wait()
+
+    async def kill_worker(self) -> None:
+        """End one of Spark's Python workers, or the process that forks them, as `kill -9` does."""
+        assert self._process is not None
+        found: list[int] = []
+        while not found:  # there is none while no task of the query runs
+            await asyncio.sleep(0.1)
+            started = await descendants(self._process.pid)
+            found = [process for process, command in started.items() if WORKER in command]
+        _kill(random.choice(found))
+
+    async def stop(self) -> None:
+        """End it in order: the query stops, and Spark."""
+        if self._process is None or self._process.stdin is None:
+            return
+        self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            await self.kill()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            told = line.decode()
+            if told.startswith(BATCH):
+                progress = BatchProgress.from_line(told)
+                self.batches[progress.batch] = progress
+                self.read = max(self.read, progress.read)
+                async with self._told:
+                    self._told.notify_all()
+            elif told.startswith(STARTED):
+                self.started.set()
+            elif told.startswith(FAILED):
+                self.failures.append(told.removeprefix(FAILED).strip())
+
+
+def _kill(process: int) -> None:
+    try:
+        os.kill(process, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it has ended

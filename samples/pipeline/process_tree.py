@@ -1,0 +1,22 @@
+"""Which processes a process has started."""
+
+import asyncio
+
+
+async def descendants(process: int) -> dict[int, str]:
+    """The processes that it has started, and those that they did, with their command lines."""
+    listing = await asyncio.create_subprocess_exec(
+        *("ps", "-A", "-ww", "-o", "pid=", "-o", "ppid=", "-o", "args="), stdout=asyncio.subprocess.PIPE
+    )
+    listed, _ = await listing.communicate()
+    children: dict[int, dict[int, str]] = {}
+    for line in listed.decode(errors="replace").splitlines():
+        pid, parent, *command = line.split(maxsplit=2)
+        children.setdefault(int(parent), {})[int(pid)] = "".join(command)
+    found: dict[int, str] = {}
+    waiting = [process]
+    while waiting:
+        started = children.get(waiting.pop(), {})
+        found |= started
+        waiting += started
+    return found

@@ -1,0 +1,177 @@
+"""One run: the feeder, Spark's driver, and the listener that fills the board."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+from rich.console import Console
+from rich.live import Live
+
+from rocket_client import Admin
+from rocket_client.settings import ClientSettings
+from samples.flights.broker_process import BrokerProcess
+from samples.flights.feeder import Feeder
+from samples.flights.listeners import Airport
+from samples.flights.running import Stalled, StallWatch
+from samples.pipeline.board import Board, BoardView, describe
+from samples.pipeline.days import Days
+from samples.pipeline.departures import Departure, closing, departures
+from samples.pipeline.driver_process import DriverProcess
+from samples.pipeline.totals import DayTotals, Place
+from streamkit import StreamApplication, stream_listener
+
+HERE = Path(__file__).parent
+REFRESH_SECONDS = 0.2
+# When nothing changes for so long, something is broken. Spark takes ten seconds to start, more on a busy machine.
+STALL_SECONDS = 300.0
+# So many flights Spark is behind at most, a month of them; of few flights a quarter, so that there are some batches.
+LEAD, SMALL_LEAD = 30_000, 1_000
+# What is killed is killed within so long of a batch's end: in the middle of the next one, most often.
+KILL_WITHIN_SECONDS = 2.0
+
+Victim = Literal["driver", "worker", "broker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Listens to what the query sends."""
+
+    board: Board
+
+    @stream_listener("chart")
+    async def on_day(self, totals: DayTotals) -> None:
+        """Put the totals on the board."""
+        self.board.add(totals)
+
+
+class Run:
+    """Streams a table.
+
+    Attributes:
+        board: What has arrived.
+        driver: Spark's driver.
+        stored: How many messages the query has left in its topic.
+    """
+
+    def __init__(
+        self,
+        table: pd.DataFrame,
+        expected: dict[Place, DayTotals],
+        broker: BrokerProcess,
+        directory: Path,
+        console: Console,
+    ) -> None:
+        self._table = table
+        self._broker = broker
+        self._console = console
+        self.board = Board(len(expected))
+        self.driver = DriverProcess(broker.name_server, directory)
+        self.stored = 0
+        days = Days.of(totals.date for totals in expected.values())
+        self._view = BoardView(self.board, len(table), days)
+
+    async def play(self, victims: Sequence[Victim]) -> float:
+        """Return the seconds until all totals were on the board.
+
+        Args:
+            victims: Each is killed at a random moment, and started again by who has started it.
+
+        Raises:
+            Stalled: They did not get there.
+        """
+        settings = {"spring.cloud.stream.rocketmq.binder.name-server": self._broker.name_server}
+        app = StreamApplication(Airport, Arrivals(self.board), config_location=HERE, properties=settings)
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        async with app:
+            feeder = Feeder[Departure](
+                app.bound(Airport).departures.asend,
+                lead=min(LEAD, max(SMALL_LEAD, len(self._table) // 4)),
+                resends="broker" in victims,
+            )
+            streaming = asyncio.create_task(self._stream(feeder, victims))
+            try:
+                await self.driver.start()
+                with Live(self._view, console=self._console, refresh_per_second=5):
+                    await self._watch(feeder, streaming, victims)
+                seconds = loop.time() - started
+                await self.driver.stop()
+            finally:
+                streaming.cancel()
+                await asyncio.wait([streaming])
+                await self.driver.kill()
+            self.stored = await self._count("days")
+        return seconds
+
+    async def _stream(self, feeder: Feeder[Departure], victims: Sequence[Victim]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._kill(victims))
+            await feeder.feed(departures(self._table))
+        # Some were stored twice if the broker was killed, so it is asked how many there are. Only when Spark has read
+        # them all may event time pass.
+        await self.driver.has_read(await self._count("departures"))
+        await feeder.send(closing(int(self._table["minute"].iloc[-1])))
+
+    async def _kill(self, victims: Sequence[Victim]) -> None:
+        flights = len(self._table)
+        moments = sorted(random.randrange(flights // 10, flights - flights // 10) for _ in victims)
+        for victim, moment in zip(victims, moments, strict=True):
+            await self.driver.has_read(moment)
+            await self.driver.started.wait()
+            await asyncio.sleep(random.uniform(0, KILL_WITHIN_SECONDS))
+            self._view.notice(f"{victim} killed when Spark had read {self.driver.read:,} flights")
+            match victim:
+                case "driver":
+                    await self.driver.kill()
+                    await self.driver.start()
+                case "worker":
+                    await self.driver.kill_worker()
+                case "broker":
+                    await self._broker.kill()
+                    await self._broker.start()
+
+    async def _watch(
+        self, feeder: Feeder[Departure], streaming: asyncio.Task[None], victims: Sequence[Victim]
+    ) -> None:
+        stall = StallWatch(STALL_SECONDS)
+        while not (self.board.is_complete and streaming.done()):
+            await asyncio.sleep(REFRESH_SECONDS)
+            self._show(feeder)
+            feeder.has_read(self.driver.read)
+            if streaming.done() and (error := streaming.exception()):
+                raise Stalled(f"the feeder ended: {_cause(error)}") from error
+            self._expect_driver(victims)
+            stall.look((feeder.sent, self.driver.read, len(self.driver.batches), len(self.board.totals)))
+        self._show(feeder)
+
+    def _expect_driver(self, victims: Sequence[Victim]) -> None:
+        if self.driver.failures and not victims:
+            raise Stalled(f"the query failed: {self.driver.failures[0]}")
+        if self.driver.has_ended:
+            raise Stalled("Spark's driver ended")
+
+    def _show(self, feeder: Feeder[Departure]) -> None:
+        flights = len(self._table)
+        self._view.update(min(feeder.sent, flights), min(self.driver.read, flights))
+        if not self.driver.started.is_set():
+            self._view.tell("Spark starts ...")
+        elif not self.driver.batches:
+            self._view.tell("Spark works on its first batch, which takes longest ...")
+        else:
+            self._view.tell(describe(self.driver.batches[max(self.driver.batches)]))
+
+    async def _count(self, topic: str) -> int:
+        async with Admin(ClientSettings(name_servers=self._broker.name_server)) as admin:
+            stats = await admin.topic_stats(topic)
+        return sum(offsets.max_offset for offsets in stats.values())
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What went wrong first: errors of tasks come as groups of groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,79 @@
+"""Totals of days, airports and time zones, summed up for the chart."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from samples.pipeline.totals import DayTotals
+
+K = TypeVar("K")
+
+
+@dataclass(slots=True)
+class Sums:
+    """What several totals add up to; the fields are those of :class:`DayTotals`."""
+
+    flights: int = 0
+    cancelled: int = 0
+    in_rain: int = 0
+    late: int = 0
+    late_in_rain: int = 0
+    inherited: int = 0
+    longest_chain: int = 0
+
+    def add(self, totals: DayTotals) -> None:
+        """Add the totals of a day, airport and time zone."""
+        self.flights += totals.flights
+        self.cancelled += totals.cancelled
+        self.in_rain += totals.in_rain
+        self.late += totals.late
+        self.late_in_rain += totals.late_in_rain
+        self.inherited += totals.inherited
+        self.longest_chain = max(self.longest_chain, totals.longest_chain)
+
+    @property
+    def left(self) -> int:
+        """How many flights were not cancelled."""
+        return self.flights - self.cancelled
+
+    @property
+    def mean_late(self) -> float:
+        """Minutes a flight left late."""
+        return _mean(self.late, self.left)
+
+    @property
+    def mean_inherited(self) -> float:
+        """Those of the minutes that its aircraft brought along."""
+        return _mean(self.inherited, self.left)
+
+    @property
+    def mean_late_in_rain(self) -> float:
+        """Minutes a flight left late in hours of rain or snow; 0 when there were none."""
+        return _mean(self.late_in_rain, self.in_rain)
+
+    @property
+    def mean_late_in_the_dry(self) -> float:
+        """Minutes a flight left late in all other hours."""
+        return _mean(self.late - self.late_in_rain, self.left - self.in_rain)
+
+
+def sums_by(key: Callable[[DayTotals], K], totals: Iterable[DayTotals]) -> dict[K, Sums]:
+    """The sums of those totals that share what `key` says of them."""
+    sums: dict[K, Sums] = {}
+    for each in totals:
+        sums.setdefault(key(each), Sums()).add(each)
+    return sums
+
+
+def sum_of(totals: Iterable[DayTotals]) -> Sums:
+    """The sum of all."""
+    return sums_by(lambda _: None, totals).get(None, Sums())
+
+
+def city_of(zone: str) -> str:
+    """What people call a time zone by: Los Angeles, not America/Los_Angeles."""
+    return zone.rpartition("/")[2].replace("_", " ")
+
+
+def _mean(minutes: int, flights: int) -> float:
+    return minutes / flights if flights else 0.0

@@ -1,0 +1,42 @@
+"""Two attempts of one task at the same time, as speculation starts them; Spark does so on another host only."""
+
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructType
+
+from pyspark_rocketmq.options import sink_options
+from pyspark_rocketmq.schema import sink_columns
+from pyspark_rocketmq.writing import Identity, TaskWriter
+from tests.spark.stand import Stand
+
+BATCHES, ROWS, SECONDS = 20, 150, 60.0
+
+
+def test_each_row_is_stored_once(bundled_stand: Stand) -> None:
+    """Whoever comes first with a row, the other one's is refused, and both are told that it is stored."""
+    topic = bundled_stand.topic()
+    columns = sink_columns(
+        StructType().add("body", StringType()), topic=topic, order_key=None, id_column=None
+    )
+    together = Barrier(2)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for number in range(BATCHES):
+            together.wait(SECONDS)
+            rows = [str(number * ROWS + row) for row in range(ROWS)]
+            yield pa.RecordBatch.from_pydict({"body": rows})
+
+    def attempt(number: int) -> int:
+        # Clients are shared by what they are asked for: another time-out makes another connection.
+        options = {"requestTimeoutMs": str(20_000 + number), "batchSize": "7", "delivery": "deduplicated"}
+        chosen = sink_options({**bundled_stand.options, "topic": topic, **options})
+        return TaskWriter(chosen, columns, Identity("query", 3, 1)).write(batches())
+
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(attempt, range(2))) == [BATCHES * ROWS] * 2
+    stored = Counter(bundled_stand.bodies(topic))
+    assert stored == Counter(str(number) for number in range(BATCHES * ROWS))

@@ -1,0 +1,75 @@
+"""The main job on Spark, as a user starts it: `python -m samples.pipeline`."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from samples.pipeline.process_tree import descendants
+from tests.end_to_end.broker_process import ROOT
+from tests.spark.java import SHORT_LIVED
+
+COMMAND = [sys.executable, "-m", "samples.pipeline", "--flights", "2000"]
+ENVIRONMENT = os.environ | {"JAVA_TOOL_OPTIONS": SHORT_LIVED}
+SECONDS = 550.0
+POLL_SECONDS = 0.2
+
+
+def pipeline(*arguments: str) -> str:
+    """What the demo says, having ended well: it compares every total with pandas', and counts what is stored."""
+    done = subprocess.run(
+        [*COMMAND, *arguments],
+        cwd=ROOT,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = " ".join(done.stdout.split())
+    assert "each is what pandas computes, and stored once" in said
+    return said
+
+
+@pytest.mark.timeout(600)
+def test_the_totals_are_those_of_the_table(tmp_path: Path) -> None:
+    """Each once, and they are drawn: in the terminal, and as a picture."""
+    picture = tmp_path / "flights.png"
+    assert "Hours of departure delay a day" in pipeline("--picture", str(picture))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.timeout(600)
+def test_killed_on_the_way_the_totals_are_those_of_the_table(tmp_path: Path) -> None:
+    """Driver, worker and broker die at random moments; what comes out is the same, and once."""
+    victims = ["driver", "worker", "broker"]
+    kills = [argument for victim in victims for argument in ("--kill", victim)]
+    said = pipeline("--picture", str(tmp_path / "flights.png"), *kills)
+    for victim in victims:
+        assert f"{victim} killed when Spark had read" in said
+
+
+def test_interrupted_it_leaves_nothing_running(tmp_path: Path) -> None:
+    """Ctrl-C ends the broker, Spark's driver and the JVM as well."""
+    demo = subprocess.Popen(
+        COMMAND, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    deadline = time.monotonic() + SECONDS
+    started: dict[int, str] = {}
+    while not any("pyspark-shell" in command for command in started.values()):
+        assert demo.poll() is None, demo.communicate()
+        assert time.monotonic() < deadline, started
+        time.sleep(POLL_SECONDS)
+        started = asyncio.run(descendants(demo.pid))
+    demo.send_signal(signal.SIGINT)
+    said, _ = demo.communicate(timeout=SECONDS)
+    assert demo.returncode == 1, said
+    while left := [process for process in started if Path(f"/proc/{process}/cmdline").exists()]:
+        assert time.monotonic() < deadline, [started[process] for process in left]
+        time.sleep(POLL_SECONDS)

@@ -1,0 +1,75 @@
+"""Sessions: what `low_latency` leaves and excludes, and what Python they start."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyspark
+import pytest
+from pyspark.sql.datasource import DataSource
+
+from streamkit.errors import ConfigurationError
+from streamkit.spark import session
+from streamkit.spark.python import wrapped
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STORE = "spark.sql.streaming.stateStore.providerClass"
+
+
+def test_low_latency_keeps_state(spark: "SparkSession", tmp_path: Path) -> None:
+    """A query that counts goes on counting from its checkpoint, which has no check sums."""
+    (tmp_path / "in").mkdir()
+    counted = spark.readStream.schema("k string").json(str(tmp_path / "in")).groupBy("k").count()
+    found: dict[str, int] = {}
+
+    def note(batch: "DataFrame", epoch: int) -> None:
+        found.update({row["k"]: row["count"] for row in batch.collect()})
+
+    writer = counted.writeStream.outputMode("update").foreachBatch(note).trigger(availableNow=True)
+    for number in range(2):
+        (tmp_path / "in" / f"{number}.json").write_text('{"k": "a"}\n{"k": "b"}\n{"k": "a"}\n')
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+        assert query.awaitTermination(100)
+    assert found == {"a": 4, "b": 2}
+    assert not list((tmp_path / "checkpoint").rglob("*.crc"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
+def test_python_processes_see_pyspark_as_it_is_installed(spark: "SparkSession") -> None:
+    """Those of tasks and those that plan: from Spark's zip file, without bytecode, they would start slowly."""
+
+    def where(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"file": [pyspark.__file__]})
+
+    class Where(DataSource):
+        def schema(self) -> str:
+            return f"`{pyspark.__file__}` int"
+
+    files = {row["file"] for row in spark.range(1).mapInArrow(where, "file string").collect()}
+    spark.dataSource.register(Where)
+    assert files == {pyspark.__file__} == set(spark.read.format("Where").load().columns)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
+def test_what_else_is_on_the_path_stays_there(tmp_path: Path) -> None:
+    """Only Spark's zip files are taken off; the arguments are passed on as they are."""
+    program = wrapped(sys.executable, tmp_path / "a cache")
+    path = "/opt/pyspark/python/lib/pyspark.zip:/a b:/opt/pyspark/python/lib/py4j-0.10-src.zip:/x/*.zip"
+    told = subprocess.run(
+        [program, "-c", "import os, sys; print(os.environ['PYTHONPATH'], sys.argv[1:])", "one two", "*"],
+        env={"PYTHONPATH": path}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert told.stdout == "/a b:/x/*.zip ['one two', '*']\n"
+
+
+def test_the_rocksdb_store_needs_another_session() -> None:
+    """Said before Spark starts: with `low_latency` its first commit would fail."""
+    settings = {STORE: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
+    with pytest.raises(ConfigurationError, match=r"low_latency=True and .*RocksDBStateStoreProvider exclude"):
+        session("never", low_latency=True, settings=settings)
