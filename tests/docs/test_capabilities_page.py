@@ -6,7 +6,7 @@ from streamkit.binder.capabilities import Capability
 from streamkit.testing.contract.report import read_page, sections, write_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "capabilities.md"
-ENVIRONMENTS = {"in memory", "bundled broker", "bundled broker, TCP", "Apache 4.9.7", "Apache 5.3.3"}
+ENVIRONMENTS = {"in memory", "bundled broker", "bundled broker, TCP", "Apache 4.9.7", "Apache 5.3.3", "Kafka"}
 
 
 def test_the_page_is_whole() -> None:

@@ -10,7 +10,7 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
-from rocket_broker.settings import NameServerSettings
+from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_remoting import MemoryTransport
 from rocket_remoting.codes import RequestCode, request_name
 

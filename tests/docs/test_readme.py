@@ -1,25 +1,15 @@
 """The README's example, run as it stands."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
-
-
-def blocks(language: str) -> list[str]:
-    """The README's code blocks in that language."""
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+from tests.docs.pages import write_files
 
 
 def test_the_example_and_its_test_run_as_printed(tmp_path: Path) -> None:
     """Application, settings and test are copied out of the page; the test passes."""
-    application, test = blocks("python")
-    (settings,) = blocks("properties")
-    (tmp_path / "app.py").write_text(application)
-    (tmp_path / "application.properties").write_text(settings)
-    (tmp_path / "test_app.py").write_text(test)
+    assert write_files("README.md", tmp_path) == ["app.py", "application.properties", "test_app.py"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=tmp_path,

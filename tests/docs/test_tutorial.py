@@ -1,7 +1,6 @@
 """The tutorial's files, written out as they are printed, and run."""
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.pytest_plugin import RocketBroker
+from tests.docs.pages import write_files
 
 TUTORIAL = Path(__file__).parents[2] / "docs" / "tutorial.md"
 NAME_SERVER = "SPRING_CLOUD_STREAM_ROCKETMQ_BINDER_NAME_SERVER"
@@ -17,12 +17,8 @@ NAME_SERVER = "SPRING_CLOUD_STREAM_ROCKETMQ_BINDER_NAME_SERVER"
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    """A directory with the tutorial's Python and properties files."""
-    text = TUTORIAL.read_text()
-    for name, content in re.findall(
-        r"```(?:python|properties)\n# ([\w.-]+)[^\n]*\n(.*?)```", text, re.DOTALL
-    ):
-        (tmp_path / name).write_text(content)
+    """A directory with the tutorial's Python and properties files, whole, as a reader would copy them."""
+    write_files("docs/tutorial.md", tmp_path)
     return tmp_path
 
 

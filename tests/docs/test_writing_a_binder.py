@@ -1,43 +1,27 @@
-"""The binder of the page for authors, written out as it is printed, keeps the contract."""
+"""The binder of the page for authors is the one `streamkit new --binder toy` makes."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
+from click.testing import CliRunner
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "writing-a-binder.md"
+from streamkit.cli.new import new
+
+PAGE = Path(__file__).parents[2] / "docs" / "writing-a-binder.md"
 
 
-@pytest.mark.slow
-def test_the_binder_on_the_page_passes_the_suite(tmp_path: Path) -> None:
-    """All of its files, and the test, as they stand there; the report says what it refuses."""
-    files = dict(re.findall(r"```python\n# ([\w.-]+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
-    assert set(files) == {"properties.py", "hub.py", "consumer.py", "binder.py", "plugin.py", "test_toy.py"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--contract-report=page.md",
-            "test_toy.py",
-        ],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    page = (tmp_path / "page.md").read_text()
-    assert "| One key goes to one partition | refused: partition |" in page
-    assert "| Every group receives every message | yes |" in page
+def test_the_page_prints_what_the_command_makes(tmp_path: Path) -> None:
+    """Each Python file of it that has code, word for word; that it keeps the contract is tested beside the command."""
+    CliRunner().invoke(new, ["--binder", "toy", "--directory", str(tmp_path)], catch_exceptions=False)
+    printed = dict(re.findall(r"```python\n# ([\w./]+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
+
+    made = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.py")}
+    assert printed == {name: text for name, text in made.items() if not name.endswith("__init__.py")}
+
+
+def test_the_entry_point_is_the_projects(tmp_path: Path) -> None:
+    """As its pyproject.toml has it."""
+    CliRunner().invoke(new, ["--binder", "toy", "--directory", str(tmp_path)], catch_exceptions=False)
+    (printed,) = re.findall(r"```toml\n# pyproject.toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+    assert printed in (tmp_path / "pyproject.toml").read_text()

@@ -4,19 +4,17 @@ Both run in one JVM (`java/streamkit/peer/ApacheServer.java`) that ends when the
 nothing survives the test run, however that ends.
 """
 
-import random
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from tests.peer.artifacts import class_path, program
 from tests.peer.child_process import ChildProcess
 from tests.peer.jvm import java_options, write_logback
+from tests.ports import free_ports
 
 START_ATTEMPTS = 3
 
@@ -36,6 +34,8 @@ BROKER_CONF = {
     "waitTimeMillsInSendQueue": "10000",
     "osPageCacheBusyTimeOutMills": "10000",
     "brokerFastFailureEnable": "false",
+    # Where two topics come at once the name server may be told of one too late, until the broker registers again.
+    "registerNameServerPeriod": "10000",
     # 5.x notes the ends of transactions 3 s late, and asks about them until then.
     "transactionOpBatchInterval": "100",
 }
@@ -162,26 +162,6 @@ class ApacheBroker:
             ],
             log=self._home / "server.log",
         )
-
-
-def free_ports() -> tuple[int, int]:
-    """Return a port for a name server and one for a broker whose neighbours −2 and +1 are free too.
-
-    They lie below the range from which the system serves outgoing connections.
-    """
-    for _ in range(200):
-        broker = random.randrange(20_000, 32_000)
-        name_server = random.randrange(20_000, 32_000)
-        with ExitStack() as stack:
-            try:
-                for port in (name_server, broker, broker - 2, broker + 1):
-                    taken = stack.enter_context(socket.socket())
-                    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    taken.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return name_server, broker
-    raise OSError("no free ports for a name server and a broker")
 
 
 def _write_conf(path: Path, lines: Mapping[str, str]) -> str:

@@ -1,6 +1,6 @@
 """Class paths of foreign programs from Maven Central, and our Java classes compiled against them.
 
-They are Apache RocketMQ's broker, tools and client, and Spring Cloud Alibaba's applications. All is made
+They are Apache RocketMQ's broker, tools and client, Apache Kafka's broker, and Spring's applications. All is made
 once per machine and kept in a cache directory: `$STREAMKIT_CACHE`, else the user's cache directory. A file
 lock lets concurrent test workers share the work.
 """
@@ -44,9 +44,18 @@ VERSIONS = ("4.9.7", "5.3.3")
 GENERATIONS = ("2.2.6", "2021.0.6", "2023.0.3")
 """Spring Cloud Alibaba's versions: the book's generation, the first with functions, and the current one."""
 
+KAFKA_VERSION = "4.3.1"
+"""Apache Kafka's version."""
+
+KAFKA_BINDERS = {"4.3.1": "3.5.8", "5.0.1": "4.0.2"}
+"""Versions of Spring Cloud Stream's Kafka binder, each with its Spring Boot."""
+
 PROGRAMS = {
     version: JavaProgram(HERE / "pom.xml", {"rocketmq": version}, (HERE / "java",)) for version in VERSIONS
 } | {
+    KAFKA_VERSION: JavaProgram(
+        HERE / "kafka_server" / "pom.xml", {"kafka": KAFKA_VERSION}, (HERE / "kafka_server",)
+    ),
     "2.2.6": JavaProgram(
         HERE / "spring" / "pom.xml",
         {"boot": "2.3.12.RELEASE", "cloud": "Hoxton.SR12", "alibaba": "2.2.6.RELEASE"},
@@ -56,13 +65,25 @@ PROGRAMS = {
     "2021.0.6": JavaProgram(
         HERE / "spring" / "pom.xml",
         {"boot": "2.6.13", "cloud": "2021.0.5", "alibaba": "2021.0.6.2"},
-        (HERE / "spring" / "common", HERE / "spring" / "current"),
+        (HERE / "spring" / "common", HERE / "spring" / "functions", HERE / "spring" / "current"),
     ),
     "2023.0.3": JavaProgram(
         HERE / "spring" / "pom.xml",
         {"boot": "3.2.9", "cloud": "2023.0.3", "alibaba": "2023.0.3.3"},
-        (HERE / "spring" / "common", HERE / "spring" / "current"),
+        (HERE / "spring" / "common", HERE / "spring" / "functions", HERE / "spring" / "current"),
     ),
+}
+
+SPRING_KAFKA = {version: f"spring-kafka-{version}" for version in KAFKA_BINDERS}
+"""The name among `PROGRAMS` of each version of Spring's Kafka binder."""
+
+PROGRAMS |= {
+    SPRING_KAFKA[version]: JavaProgram(
+        HERE / "spring" / "kafka" / "pom.xml",
+        {"boot": boot, "stream": version},
+        (HERE / "spring" / "common", HERE / "spring" / "functions", HERE / "spring" / "kafka"),
+    )
+    for version, boot in KAFKA_BINDERS.items()
 }
 
 

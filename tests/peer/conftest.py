@@ -1,4 +1,4 @@
-"""Fixtures of the peer tests: Apache's broker, Apache's Java client, and the two together.
+"""Fixtures of the peer tests: Apache's broker, Apache's Java client, and the two together; Kafka.
 
 Each is started when first asked for and lives as long as the session: a JVM takes seconds to start.
 """
@@ -6,17 +6,30 @@ Each is started when first asked for and lives as long as the session: a JVM tak
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
 from tests.peer.apache import ApacheBroker
-from tests.peer.artifacts import GENERATIONS, VERSIONS, PeersUnavailableError, class_path
+from tests.peer.artifacts import (
+    GENERATIONS,
+    KAFKA_BINDERS,
+    KAFKA_VERSION,
+    SPRING_KAFKA,
+    VERSIONS,
+    PeersUnavailableError,
+    class_path,
+)
 from tests.peer.java_client import JavaClient
+from tests.peer.kafka import KafkaServer
+from tests.peer.secured_kafka import SecuredKafka
 from tests.peer.spring_apps import SpringPeer
+from tests.peer.spring_on_kafka import SpringOnKafka
 from tests.peer.spring_stage import SpringStage
 from tests.peer.stage import DELAY_LEVELS, Stage
 
+HERE = Path(__file__).parent
 SETTINGS = {
     "messageDelayLevel": DELAY_LEVELS,
     # A transaction is asked about soon, and put aside after three answers that it is unknown.
@@ -46,6 +59,7 @@ class Peers:
         self._clients: dict[str, JavaClient] = {}
         self._springs: dict[str, SpringPeer] = {}
         self._bundled: ThreadedBroker | None = None
+        self._kafka: KafkaServer | None = None
 
     def broker(self, version: str) -> ApacheBroker:
         """Return Apache's broker of a version."""
@@ -63,7 +77,7 @@ class Peers:
         return self._clients[version]
 
     def spring(self, generation: str) -> SpringPeer:
-        """Return a JVM for Spring Cloud Alibaba's applications of a generation."""
+        """Return a JVM for Spring's applications, of a generation of Alibaba's binder or a version of Kafka's."""
         if generation not in self._springs:
             require(generation)
             self._springs[generation] = self._stack.enter_context(SpringPeer(generation))
@@ -75,11 +89,25 @@ class Peers:
             self._bundled = self._stack.enter_context(ThreadedBroker(settings=SETTINGS))
         return self._bundled
 
+    def kafka(self) -> KafkaServer:
+        """Return Apache Kafka's broker; tests that stop it start one of their own."""
+        if self._kafka is None:
+            require(KAFKA_VERSION)
+            self._kafka = self._stack.enter_context(KafkaServer())
+        return self._kafka
+
     def logs(self) -> Iterator[tuple[str, str]]:
         """Yield what each foreign process logged last, under a name for it."""
         processes = [*self._brokers.values(), *self._clients.values(), *self._springs.values()]
-        for process in processes:
+        for process in [*processes, *([self._kafka] if self._kafka else [])]:
             yield repr(process), process.log()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test here may start several JVMs, one after the other."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -113,6 +141,28 @@ def peers() -> Iterator[Peers]:
 def apache_broker(request: pytest.FixtureRequest, peers: Peers) -> ApacheBroker:
     """Apache's broker, of each version in turn; its delay levels are those of `DELAY_LEVELS`."""
     return peers.broker(request.param)
+
+
+@pytest.fixture(params=[of_version(f"kafka{KAFKA_VERSION}")])
+def kafka_server(peers: Peers) -> KafkaServer:
+    """Apache Kafka's broker, one for all tests."""
+    return peers.kafka()
+
+
+@pytest.fixture
+def kafka_server_of_its_own() -> Iterator[KafkaServer]:
+    """A Kafka broker that the test may stop, kill and start; mark such tests `peer`."""
+    require(KAFKA_VERSION)
+    with KafkaServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session", params=[of_version(f"kafka{KAFKA_VERSION}")])
+def secured_kafka() -> Iterator[SecuredKafka]:
+    """A Kafka broker that wants to know who calls, one for all tests."""
+    require(KAFKA_VERSION)
+    with SecuredKafka() as server:
+        yield server
 
 
 @pytest.fixture
@@ -167,3 +217,16 @@ def spring_on(peers: Peers, generation: str, kind: str) -> SpringStage:
     age = VERSIONS[-1] if generation == GENERATIONS[-1] else VERSIONS[0]
     broker = peers.broker(age) if kind == "apache" else peers.bundled()
     return SpringStage(peers.spring(generation), broker.name_server)
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(version, marks=pytest.mark.peer, id=f"kafka{KAFKA_VERSION}-spring{version}")
+        for version in KAFKA_BINDERS
+    ]
+)
+def spring_on_kafka(request: pytest.FixtureRequest, peers: Peers) -> Iterator[SpringOnKafka]:
+    """Spring Cloud Stream of each version beside streamkit, on one Kafka broker."""
+    peer = peers.spring(SPRING_KAFKA[request.param])
+    with SpringOnKafka(peer, peers.kafka().address) as stage:
+        yield stage

@@ -46,7 +46,7 @@ class GoClient:
         self._inboxes: dict[str, GoConsumer] = {}
         self._numbers = itertools.count(1)
         self._peer = JsonPeer(
-            [str(_program())],
+            [str(go_program())],
             log=Path(self._home.name) / "go.log",
             # Broadcasting members keep their offsets in files, by default under the user's home.
             environment={"rocketmq.client.localOffsetStoreDir": self._home.name},
@@ -166,8 +166,12 @@ class GoConsumer(Inbox[GoMessage]):
             self._peer.begin("stop", name=self._name).result(ANSWER_TIMEOUT)
 
 
-def _program() -> Path:
-    """Return the compiled program, made once per machine."""
+def go_program() -> Path:
+    """Return the compiled program, made once per machine.
+
+    Raises:
+        PeersUnavailableError: Go is missing, or the client's module can't be had.
+    """
     cache = cache_directory()
     known = cache / f"go-client-{digest(sorted(SOURCES.iterdir()), '')}"
     with locked(cache / "go-client.lock"):

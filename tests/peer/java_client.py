@@ -38,6 +38,8 @@ class JavaMessage:
     offset_id: str | None
     broker: str | None
     failed: bool
+    at: int
+    """When its listener was called, in ms since 1970."""
     raw: Json = field(repr=False)
 
     @property
@@ -62,6 +64,7 @@ class JavaMessage:
             offset_id=raw.get("offsetId"),
             broker=raw.get("broker"),
             failed=raw.get("failed", False),
+            at=raw.get("at", 0),
             raw=raw,
         )
 

@@ -5,6 +5,8 @@ from typing import Literal, Self
 from tests.peer.java_client import JavaClient, JavaMessage
 from tests.peer.json_peer import Json
 
+SEEKS = 3
+
 
 class JavaPullConsumer:
     """A running DefaultMQPullConsumer: each pull names its queue and offset."""
@@ -67,6 +69,19 @@ class JavaPoller:
     def __exit__(self, *_: object) -> None:
         """Shut it down; its offsets are on the broker then."""
         self._call("stopPulling")
+
+    def poll_from(self, queue: int, offset: int | Literal["begin", "end"], count: int) -> list[JavaMessage]:
+        """Seek, and return what is polled then.
+
+        The pull task that a seek ends may still take the place to go to, and the next one goes on where the queue was
+        (nextPullOffset in Apache's DefaultLitePullConsumerImpl): then nothing comes, and the seek is made again.
+        """
+        for _ in range(SEEKS - 1):
+            self.seek(queue, offset)
+            if polled := self.poll(count):
+                return polled
+        self.seek(queue, offset)
+        return self.poll(count)
 
     def poll(self, count: int) -> list[JavaMessage]:
         """Return what comes: at least `count` messages if they come."""

@@ -1,4 +1,4 @@
-"""Spring Cloud Alibaba's applications, driven from Python.
+"""Spring's applications, driven from Python: with Spring Cloud Alibaba's binder, or with Spring's own for Kafka.
 
 `SpringPeer` is one JVM with any number of Spring Boot applications; `spring/` holds their sources, one folder
 for each generation of the binder.
@@ -30,7 +30,8 @@ class SpringMessage:
     Attributes:
         event: "message", or what a transaction listener was asked: "execute" or "check".
         payload: The payload as text.
-        headers: Each header's value: text, number, boolean, list or mapping; anything else as Java's text.
+        headers: Each header's value: text, number, boolean, list or mapping; bytes as the text they are, anything
+            else as Java's text.
         types: Each header's Java class.
     """
 
@@ -112,9 +113,11 @@ class SpringApp(Inbox[SpringMessage]):
         self._peer = peer
         self._name = name
 
-    def send(self, payload: str | Mapping[str, str], binding: str = "output", **headers: object) -> None:
-        """Send text, or an order by its fields, through an output binding."""
-        fields = payload if isinstance(payload, str) else dict(payload)
+    def send(
+        self, payload: str | Mapping[str, str] | None, binding: str = "output", **headers: object
+    ) -> None:
+        """Send text, an order by its fields, or nothing (a tombstone), through an output binding."""
+        fields = payload if payload is None or isinstance(payload, str) else dict(payload)
         self._peer.call("send", name=self._name, binding=binding, payload=fields, headers=headers)
 
     def stop(self, *, wait: bool = True) -> None:

@@ -4,13 +4,19 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Self, TypeVar
 
 from tests.peer.java_client import JavaClient, JavaConsumer, JavaMessage, JavaProducer
 from tests.peer.java_pulling import JavaPoller, JavaPullConsumer
+from tests.peer.json_peer import PeerError
 
 # Level 2 waits 2 s, all others 1 s: retries (from level 3 on) are short, and levels differ.
 DELAY_LEVELS = "1s 2s" + 16 * " 1s"
+LATEST = 10.0
+"""How many seconds later than asked a message may come on a busy machine."""
+SEND_TIMEOUT = timedelta(seconds=30)
+"""For our producers where each message must be there once: what is sent again after a time-out may be there twice."""
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -84,6 +90,22 @@ class Stage:
     def mqadmin(self, *arguments: str) -> str:
         """Run one command of Apache's mqadmin and return what it printed."""
         return self.client.mqadmin(self.name_server, *arguments)
+
+
+def reply_to(producer: JavaProducer, topic: str, text: str) -> JavaMessage:
+    """Ask until there is a reply: a broker can deliver none before it knows the producer by a heartbeat."""
+
+    def ask() -> JavaMessage | None:
+        try:
+            return producer.request(topic, text, timeout_ms=3_000)
+        except PeerError as error:
+            if error.type != "RequestTimeoutException":
+                raise
+            return None
+
+    reply = eventually(ask, lambda reply: reply is not None, timeout=120)
+    assert reply is not None, f"no reply on {topic}"
+    return reply
 
 
 def eventually(call: Callable[[], T], true: Callable[[T], bool], timeout: float = 10.0) -> T:

@@ -43,9 +43,13 @@ class Desk:
         return PullConsumer(self.group, PullConsumerSettings(name_servers=self.address))
 
     async def send(self, *bodies: bytes) -> None:
+        """Send to the queue; the queue has the messages then: Apache's brokers put them there after their answer."""
         async with Producer(f"{self.group}-p", ProducerSettings(name_servers=self.address)) as producer:
             for body in bodies:
-                await producer.send(Message(self.topic, body, tags=body.decode()), queue=self.queue)
+                sent = await producer.send(Message(self.topic, body, tags=body.decode()), queue=self.queue)
+        async with self.pulling() as consumer, asyncio.timeout(30):
+            while await consumer.max_offset(self.queue) <= sent.queue_offset:  # noqa: ASYNC110 - a broker tells no one
+                await asyncio.sleep(0.05)
 
 
 def play(broker: ApacheBroker, scene: Callable[[Desk], Awaitable[None]]) -> None:

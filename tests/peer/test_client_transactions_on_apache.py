@@ -98,10 +98,13 @@ def test_a_crashed_producer_is_replaced_by_any_other(apache_broker: ApacheBroker
         async with shop.producer() as crashed:
             transaction = await crashed.begin(Message(shop.topic, b"half"))
         async with shop.producer(shop.commit):
-            (message,) = await shop.seen(1)
-        assert message.body == b"half"
-        (asked,) = shop.asked
-        assert (asked.topic, asked.body, asked.msg_id) == (shop.topic, b"half", transaction.transaction_id)
+            messages = await shop.seen(1)
+        assert {message.body for message in messages} == {b"half"}
+        assert {(asked.topic, asked.body, asked.msg_id) for asked in shop.asked} == {
+            (shop.topic, b"half", transaction.transaction_id)
+        }
+        # A commit that is not noted yet when the next check begins is asked for again, and delivered again.
+        assert len(messages) <= len(shop.asked)
 
     play(apache_broker, scene)
 
@@ -113,9 +116,11 @@ def test_unknown_is_asked_again_until_it_is_put_aside(apache_broker: ApacheBroke
         async with shop.producer() as producer:
             await producer.begin(Message(shop.topic, b"lost"))
             async with shop.consumer("TRANS_CHECK_MAX_TIME_TOPIC") as consumer, asyncio.timeout(60):
-                aside: list[MessageExt] = []
-                while not any(message.body == b"lost" for message in aside):
-                    aside += await consumer.poll(1)
+                bodies: list[bytes] = []
+                while not bodies:  # those of other tests on this broker are there as well
+                    polled = await consumer.poll(1)
+                    bodies = [m.body for m in polled if m.properties["REAL_TOPIC"] == shop.topic]
+        assert bodies == [b"lost"]
         assert 3 <= len(shop.asked) <= 4
 
     play(apache_broker, scene)

@@ -1,5 +1,7 @@
-"""What Apache's Java client meets on our broker alone: its other header encoding, and restarts."""
+"""What Apache's Java client meets on our broker alone: its other header encoding, restarts, and kills."""
 
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.pytest_plugin import RocketBrokerFactory
+from rocket_broker.settings import SMALL_STORE
 from rocket_broker.threaded_broker import ThreadedBroker
-from tests.peer.apache import free_ports
+from tests.end_to_end.broker_process import PATIENT, running
 from tests.peer.artifacts import VERSIONS
-from tests.peer.java_client import JavaClient
+from tests.peer.java_client import JavaClient, JavaProducer
 from tests.peer.json_peer import PeerError
-from tests.peer.stage import DELAY_LEVELS, Stage
+from tests.peer.stage import DELAY_LEVELS, Stage, eventually
+from tests.ports import free_ports
 
 pytestmark = pytest.mark.peer
 
@@ -73,3 +77,59 @@ def test_java_clients_go_on_after_our_restart(
         producer.send(topic, *after)
         consumer.wait_for(lambda: set(after) <= {m.text for m in consumer.received}, what="all of them")
         assert Counter(m.text for m in consumer.received if m.text != "before") == Counter(after)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_java_clients_find_what_a_killed_broker_had_acknowledged(
+    version: str, java_client: Callable[[str], JavaClient], tmp_path: Path
+) -> None:
+    """kill -9 while Java sends and consumes: each message it was answered for is heard, at its place."""
+    port = max(free_ports())
+    settings = {
+        "brokerName": "broker-a",
+        "storePathRootDir": str(tmp_path / "store"),
+        "listenPort": str(port),
+    }
+    config = tmp_path / "broker.conf"
+    config.write_text(
+        "".join(f"{key}={value}\n" for key, value in (SMALL_STORE | settings | PATIENT).items())
+    )
+    acknowledged: dict[tuple[int, int], str] = {}
+
+    def send(producer: JavaProducer, topic: str, number: int) -> bool:
+        try:
+            (answer,) = producer.send(topic, f"{number}")
+        except PeerError:
+            return False
+        acknowledged[answer["queue"], answer["offset"]] = f"{number}"
+        return True
+
+    with running("namesrv", "-p", "0", cwd=tmp_path) as name_server:
+        arguments = ("-c", str(config), "-n", name_server.address())
+        with running("broker", *arguments, cwd=tmp_path) as broker:
+            stage = Stage(java_client(version), name_server.address(), broker.address())
+            topic, group = stage.topic(), stage.name("group")
+            producer = stage.producer(timeoutMs=10_000, retryTimes=0)
+            consumer = stage.consumer(topic, group)
+            assert send(producer, topic, 0)
+            killing = threading.Timer(1.0, broker.signal, [signal.SIGKILL])
+            killing.start()
+            sent = 1
+            while send(producer, topic, sent):
+                sent += 1
+            killing.join()
+        with running("broker", *arguments, cwd=tmp_path) as broker, stage:
+            broker.address()
+            eventually(lambda: send(producer, topic, sent + 1), bool, timeout=60)
+            if version.startswith("4."):
+                # Its consumer waits 30 s for the answer to a pull whose connection is gone.
+                consumer.stop()
+            again = stage.consumer(topic, group)
+            heard = [consumer, again]
+            wanted = {(*place, body) for place, body in acknowledged.items()}
+            eventually(
+                lambda: {(m.queue, m.offset, m.text) for each in heard for m in each.received} >= wanted,
+                bool,
+                60,
+            )
+    assert len({*acknowledged.values()}) == len(acknowledged)

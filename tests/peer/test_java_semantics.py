@@ -61,7 +61,9 @@ def test_sql_that_is_none_is_refused(stage: Stage, expression: str) -> None:
 def test_a_pull_consumer_keeps_its_own_offsets(stage: Stage) -> None:
     """Each pull names its offset; its status says what there was, and commits are the application's."""
     topic = stage.topic(queues=1)
-    stage.producer().send(topic, *"abcd", mode="queue", tags="t")
+    producer = stage.producer()
+    producer.send(topic, *"abcd", mode="queue", tags="t")
+    eventually(lambda: producer.offsets(topic)["max"], lambda end: end == 4)
 
     with stage.pulling() as consumer:
         status, following, messages = consumer.pull(topic, 0, 0)
@@ -81,10 +83,8 @@ def test_a_lite_pull_consumer_goes_where_it_is_told(stage: Stage) -> None:
     producer.send(topic, *"wxyz", mode="queue", queue=1)
 
     with stage.polling(topic, group, queues=[0]) as consumer:
-        consumer.seek(0, 1)
-        assert [m.text for m in consumer.poll(3)] == list("bcd")
-        consumer.seek(0, "begin")
-        assert [m.text for m in consumer.poll(4)] == list("abcd")
+        assert [m.text for m in consumer.poll_from(0, 1, 3)] == list("bcd")
+        assert [m.text for m in consumer.poll_from(0, "begin", 4)] == list("abcd")
         consumer.commit()
         assert consumer.committed(0) == 4
 
@@ -101,11 +101,13 @@ def test_a_paused_queue_is_not_polled(stage: Stage) -> None:
     producer = stage.producer()
     with stage.polling(topic, queues=[0, 1]) as consumer:
         consumer.seek(0, "begin")
-        consumer.seek(1, "begin")
+        # A pull that the broker holds already outlives the pause; the seek after it gives that pull up.
         consumer.pause(1)
-        producer.send(topic, *"ab", mode="queue", queue=0)
+        consumer.seek(1, "begin")
         producer.send(topic, *"yz", mode="queue", queue=1)
+        producer.send(topic, *"ab", mode="queue", queue=0)
         assert [m.text for m in consumer.poll(2)] == list("ab")
+        assert consumer.poll_for(500) == []
 
         consumer.resume(1)
         assert [m.text for m in consumer.poll(2)] == list("yz")

@@ -11,12 +11,12 @@ import pytest
 from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import Peers
 from tests.peer.json_peer import PeerError
-from tests.peer.stage import Stage
+from tests.peer.stage import LATEST, Stage
 
 BROKER = "5.3.3"
 """The first line of Apache's brokers with a timer."""
-LATEST = 10.0
-"""How much later than asked a message may come on a busy machine."""
+ATTEMPTS = 5
+"""On a busy machine a few messages may take longer to send than the moments that they name are apart."""
 
 
 def of_client(client: str, kind: str) -> object:
@@ -54,14 +54,16 @@ def test_a_delay_in_the_clients_own_unit(timing: Stage, name: str, seconds: floa
 
 def test_messages_come_at_the_moments_they_name(timing: Stage) -> None:
     """The one sent last may come first; one whose moment is over comes at once."""
-    topic = timing.topic(queues=1)
-    consumer = timing.consumer(topic, mode="orderly")
     producer = timing.producer()
-    now = int(time.time() * 1000)
-
-    producer.send(topic, "third", TIMER_DELIVER_MS=now + 5_000)
-    producer.send(topic, "second", TIMER_DELIVER_MS=now + 2_500)
-    producer.send(topic, "first", TIMER_DELIVER_MS=now - 60_000)
+    for _ in range(ATTEMPTS):
+        topic = timing.topic(queues=1)
+        consumer = timing.consumer(topic, mode="orderly")
+        now = int(time.time() * 1000)
+        producer.send(topic, "third", TIMER_DELIVER_MS=now + 5_000)
+        producer.send(topic, "second", TIMER_DELIVER_MS=now + 2_500)
+        producer.send(topic, "first", TIMER_DELIVER_MS=now - 60_000)
+        if time.time() * 1000 < now + 1_000:
+            break  # otherwise the second one's moment, less a turn of the wheel, may have been over
 
     assert [m.text for m in consumer.take(3, timeout=40)] == ["first", "second", "third"]
 

@@ -60,7 +60,9 @@ def test_update_order_conf(stage: Stage) -> None:
 def test_topic_status(stage: Stage) -> None:
     """Each queue shows its offsets and, when it has messages, when the last one came."""
     topic = stage.topic(queues=2)
-    stage.producer().send(topic, "a", "b", "c", mode="queue", queue=1)
+    producer = stage.producer()
+    producer.send(topic, "a", "b", "c", mode="queue", queue=1)
+    eventually(lambda: producer.offsets(topic, queue=1)["max"], lambda end: end == 3)
 
     empty, full = rows(stage.mqadmin("topicStatus", "-t", topic))[:2]
 

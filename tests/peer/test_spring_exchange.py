@@ -37,6 +37,8 @@ def payloads(messages: list[SpringMessage]) -> list[str]:
 class TestTheBook:
     """The book's properties files, word for word; only the name server is where the test's is."""
 
+    STEPS = ("创建", "支付", "退款")
+
     def test_its_producer_and_our_consumer(self, book: SpringStage) -> None:
         """Its producer, as printed, sends asynchronously by the VIP channel; we run by its consumer's file."""
         book.topic("TopicTest")
@@ -50,9 +52,9 @@ class TestTheBook:
 
     def test_our_producer_and_its_consumer(self, book: SpringStage) -> None:
         """We run by its producer's file; its consumer, as printed, receives."""
-        book.topic("TopicTest")
-        receiver = book.spring("ReceivingApplication", {}, BOOK / "consumer.properties")
-        output = {f"{STREAM}.output-bindings": "output"}
+        sending, receiving = self.names_of_its_own(book)
+        receiver = book.spring("ReceivingApplication", receiving, BOOK / "consumer.properties")
+        output = {f"{STREAM}.output-bindings": "output", **sending}
 
         with book.streamkit(output, BOOK / "producer.properties") as app:
             app.bridge.send("output", "hello")
@@ -61,24 +63,42 @@ class TestTheBook:
         assert payloads(receiver.take(2)) == ["hello", "你好"]
 
     def test_its_orders_in_order(self, book: SpringStage) -> None:
-        """创建, 支付, 退款 come in that order, from its producer to us and from ours to it."""
-        book.topic("TopicTest")
-        steps = ["创建", "支付", "退款"]
-        sender = book.spring("SendingApplication", {}, BOOK / "ordered-producer.properties")
-        receiver = book.spring("ReceivingApplication", {}, BOOK / "ordered-consumer.properties")
-        for step in steps:
+        """创建, 支付, 退款 come in that order, from its ordered producer to our ordered consumer."""
+        sending, receiving = self.names_of_its_own(book)
+        inbox = book.listening(book.streamkit(receiving, BOOK / "ordered-consumer.properties"), str)
+        sender = book.spring("SendingApplication", sending, BOOK / "ordered-producer.properties")
+
+        for step in self.STEPS:
             sender.send(step, **{PARTITION: 0})
+
+        received = inbox.take(3)
+        assert [m.payload for m in received] == list(self.STEPS)
+        assert {m.headers[PARTITION] for m in received} == {0}
+
+    def test_our_orders_in_order(self, book: SpringStage) -> None:
+        """And from our ordered producer to its ordered consumer."""
+        sending, receiving = self.names_of_its_own(book)
+        receiver = book.spring("ReceivingApplication", receiving, BOOK / "ordered-consumer.properties")
+        output = {f"{STREAM}.output-bindings": "output", **sending}
+
+        with book.streamkit(output, BOOK / "ordered-producer.properties") as app:
+            for step in self.STEPS:
+                app.bridge.send("output", Message(step, {PARTITION: 0}))
+
         received = receiver.take(3)
-        receiver.stop()
-        assert [m.payload for m in received] == steps
+        assert [m.payload for m in received] == list(self.STEPS)
         assert {m.headers["rocketmq_QUEUE_ID"] for m in received} == {0}
 
-        inbox = book.listening(book.streamkit({}, BOOK / "ordered-consumer.properties"), str)
-        output = {f"{STREAM}.output-bindings": "output"}
-        with book.streamkit(output, BOOK / "ordered-producer.properties") as app:
-            for step in steps:
-                app.bridge.send("output", Message(step, {PARTITION: 0}))
-        assert [m.payload for m in inbox.take(3)] == steps
+    def names_of_its_own(self, book: SpringStage) -> tuple[dict[str, str], dict[str, str]]:
+        """Return settings of a producer and a consumer that win over the pages' topic and group.
+
+        Their names are the same on each page, and what a consumer had received but not settled when it stopped comes
+        again to the next one of its group, which an exact list of messages can't allow for.
+        """
+        topic, group = book.topic(), book.name("group")
+        sending = {f"{STREAM}.bindings.output.destination": topic}
+        receiving = {f"{STREAM}.bindings.input.destination": topic, f"{STREAM}.bindings.input.group": group}
+        return sending, receiving
 
 
 def test_text_and_headers_from_spring(spring_stage: SpringStage) -> None:
@@ -293,3 +313,25 @@ def test_json_that_spring_sends_as_text(spring_stage: SpringStage) -> None:
     spring_stage.sender(topic).send('{"id": "123", "address": "浙江杭州"}')
 
     assert [m.payload for m in inbox.take(1)] == [Order("123", "浙江杭州")]
+
+
+def test_applications_share_a_namespace(spring_stage: SpringStage) -> None:
+    """The current generation has the setting, too; the first one's says the whole names."""
+    topic, group = spring_stage.name("topic"), spring_stage.name("group")
+    spring_stage.topic(f"left%{topic}", queues=1)
+    inside = {side: {f"{side}.namespace": "left"} for side in ("consumer", "producer")}
+    theirs = {"consumer": {}, "producer": {}} if spring_stage.first else inside
+    their_topic = f"left%{topic}" if spring_stage.first else topic
+    inbox = spring_stage.streamkit_receiver(topic, str, group, fail_times=1, **inside["consumer"])
+    receiver = spring_stage.receiver(their_topic, **theirs["consumer"])
+
+    spring_stage.sender(their_topic, **theirs["producer"]).send("from spring")
+    sent = Message(spring_stage.text("from streamkit"), {CONTENT_TYPE: "text/plain"})
+    spring_stage.streamkit_sender(topic, **inside["producer"]).bridge.send("output", sent)
+
+    assert payloads(receiver.take(2)) == ["from spring", "from streamkit"]
+    received = inbox.take(4, timeout=60)
+    assert {message.headers["rocketmq_TOPIC"] for message in received} == {topic}
+    assert Counter(message.payload for message in received) == dict.fromkeys(
+        [spring_stage.text("from spring"), spring_stage.text("from streamkit")], 2
+    )

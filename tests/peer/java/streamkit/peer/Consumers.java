@@ -170,6 +170,7 @@ final class Consumers {
                 Map<String, Object> event = Messages.write(message);
                 event.put("event", "message");
                 event.put("consumer", consumer);
+                event.put("at", System.currentTimeMillis());
                 event.put("batch", messages.size());
                 event.put("failed", fails);
                 PeerClient.print(event);

@@ -9,6 +9,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.QueryResult;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -21,6 +22,8 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** The producers of this process, by name. */
 final class Producers {
+    private static final long ROUTE_TIMEOUT_MS = 5_000;
+
     private final Map<String, DefaultMQProducer> running = new ConcurrentHashMap<>();
 
     Object start(Arguments command) throws Exception {
@@ -37,6 +40,9 @@ final class Producers {
         producer.setVipChannelEnabled(command.has("vip"));
         producer.start();
         running.put(name, producer);
+        if (command.has("transactional")) {
+            announce(producer);
+        }
         return name;
     }
 
@@ -45,10 +51,30 @@ final class Producers {
         String namespace = command.text("namespace", null);
         if (command.has("transactional")) {
             TransactionMQProducer producer = new TransactionMQProducer(namespace, group);
-            producer.setTransactionListener(new Transactions(command.text("name")));
+            producer.setTransactionListener(
+                    new Transactions(command.text("name"), command.text("check", null)));
             return producer;
         }
         return new DefaultMQProducer(namespace, group);
+    }
+
+    /**
+     * Tells the brokers of a producer's group at once. The heartbeat at its start knows no broker yet, and the
+     * next one comes a second later; meanwhile brokers find nobody to ask, which counts as a check.
+     */
+    private static void announce(DefaultMQProducer producer) throws InterruptedException {
+        MQClientInstance client = producer.getDefaultMQProducerImpl().getMqClientFactory();
+        String topic = producer.getCreateTopicKey();
+        long deadline = System.currentTimeMillis() + ROUTE_TIMEOUT_MS;
+        client.updateTopicRouteInfoFromNameServer(topic);
+        while (!client.getTopicRouteTable().containsKey(topic)) {
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException("no route to " + topic);
+            }
+            Thread.sleep(10);
+            client.updateTopicRouteInfoFromNameServer(topic);
+        }
+        client.sendHeartbeatToAllBrokerWithLock();
     }
 
     /** Sends each message by the mode asked for; a batch is one request with one result. */

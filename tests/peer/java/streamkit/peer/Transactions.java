@@ -8,13 +8,17 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * A transaction listener that decides as the message's properties `execute` and `check` say (COMMIT,
- * ROLLBACK, anything else: unknown) and reports what the broker asks.
+ * ROLLBACK, anything else: unknown) and reports what the broker asks. One that is made with an answer gives that
+ * one to whatever the broker asks.
  */
 final class Transactions implements TransactionListener {
     private final String producer;
+    private final String answer;
 
-    Transactions(String producer) {
+    /** `answer` may be null. */
+    Transactions(String producer, String answer) {
         this.producer = producer;
+        this.answer = answer;
     }
 
     @Override
@@ -29,7 +33,7 @@ final class Transactions implements TransactionListener {
         event.put("consumer", producer);
         event.put("transactionId", message.getTransactionId());
         PeerClient.print(event);
-        return decided(message.getProperty("check"));
+        return decided(answer != null ? answer : message.getProperty("check"));
     }
 
     private static LocalTransactionState decided(String decision) {

@@ -92,8 +92,8 @@ public final class SpringPeer {
                 running.put(name, start(name, command));
                 return name;
             case "send":
-                return running.get(name).getBean(Outbound.class)
-                        .send(command.get("binding").asText(), message(command));
+                Outbound outbound = running.get(name).getBean(Outbound.class);
+                return outbound.send(command.get("binding").asText(), message(command, outbound));
             case "stop":
                 running.remove(name).close();
                 return name;
@@ -115,15 +115,19 @@ public final class SpringPeer {
                 .run(arguments.toArray(new String[0]));
     }
 
-    private static Message<?> message(JsonNode command) throws Exception {
-        Object payload = command.get("payload").isTextual()
-                ? command.get("payload").asText()
-                : JSON.treeToValue(command.get("payload"), Order.class);
+    private static Message<?> message(JsonNode command, Outbound outbound) throws Exception {
+        JsonNode given = command.get("payload");
+        Object payload = given.isNull() ? outbound.nothing()
+                : given.isTextual() ? given.asText()
+                : JSON.treeToValue(given, Order.class);
         Map<String, Object> headers = JSON.convertValue(command.get("headers"), Map.class);
         return MessageBuilder.withPayload(payload).copyHeaders(headers).build();
     }
 
     private static Object plain(Object value) {
+        if (value instanceof byte[]) {
+            return new String((byte[]) value, StandardCharsets.UTF_8);
+        }
         boolean json = value instanceof Number || value instanceof Boolean
                 || value instanceof Map || value instanceof List;
         return json ? value : String.valueOf(value);

@@ -1,0 +1,141 @@
+"""What the pages name in passing is there: other pages, files, modules, methods, settings."""
+
+import inspect
+import re
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+
+import pytest
+
+from rocket_broker.namesrv.settings import NameServerSettings
+from rocket_broker.settings import BrokerSettings
+from rocket_client import Admin
+from streamkit import StreamApplication
+from streamkit.binder.registry import BinderTypes
+from streamkit.config.reference import MARKER, reference_tables
+from streamkit.messaging.transaction import ChannelTransaction
+from streamkit.testing.harness import Harness
+from tests.docs.pages import PAGES, ROOT, blocks_of, prose_of
+
+OWN = re.compile(r"(streamkit|binders|rocket_\w+|pyspark_\w+)(\.\w+)+")
+NO_MODULES = ("streamkit.binders", "streamkit.commands", "streamkit.messages", "streamkit.queries")
+"""Groups of entry points, and what metrics are called."""
+
+FULL_KEY = re.compile(r"((?:spring|management)\.[^=\s]+)(=.*)?")
+PART_OF_KEY = re.compile(r"(?!.*\.py$)((?:consumer|producer|binder)\.[a-z-]+(?:\.[a-z-]+)*)(=.*)?")
+ELSEWHERE = {
+    "docs/settings.md": "tells how keys are written",
+    "docs/features.md": "has Spring's own, and tests",
+    "docs/spark.md": "has options of Spark's, see test_spark_page.py",
+}
+"""Pages whose settings are not looked at here."""
+
+HEADERS = {"spring.cloud.stream.sendto.destination"}
+SERVER_KEY = re.compile(r"([a-z]+[A-Z]\w+)=(?!>).+")
+OBJECTS = {"app": StreamApplication, "test": Harness, "admin": Admin, "tx": ChannelTransaction}
+
+
+@pytest.fixture(params=PAGES)
+def page(request: pytest.FixtureRequest) -> str:
+    """Each page."""
+    return str(request.param)
+
+
+def codes(page: str) -> set[str]:
+    """What the page's text has between backticks; a generated table needs no test."""
+    written = prose_of(page).partition(MARKER)[0]
+    return {" ".join(text.split()) for text in re.findall(r"`([^`]+)`", written)}
+
+
+def anchors(page: str) -> set[str]:
+    """How links name the page's headings."""
+    headings = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@cache
+def setting_keys() -> frozenset[str]:
+    """All there are, as docs/settings.md has them."""
+    keys = set()
+    for section in reference_tables(BinderTypes()).split("\n## "):
+        (prefix,) = re.findall(r"^Below `(.*)`:$", section, re.MULTILINE)
+        for names in re.findall(r"^\| ((?:`[^`]*`(?:, )?)+) \|", section, re.MULTILINE):
+            first, *others = re.findall(r"`([^`]*)`", names)
+            keys |= {f"{prefix}.{first}", *(f"{prefix}.{first.rpartition('.')[0]}.{each}" for each in others)}
+    return frozenset(key.replace("..", ".") for key in keys)
+
+
+def test_every_block_says_its_language(page: str) -> None:
+    """So none is passed over by the tests of languages."""
+    assert (ROOT / page).read_text().count("```") == 2 * len([*blocks_of(page)])
+
+
+def test_links_lead_somewhere(page: str) -> None:
+    """To a file of the project, and to a heading of it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(page)):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / path if path else ROOT / page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(str(file.resolve().relative_to(ROOT))), target
+
+
+def test_modules_and_paths_are_there(page: str) -> None:
+    """Those of the project's packages and folders."""
+    missing = []
+    for code in codes(page):
+        name = code.partition("(")[0]
+        if OWN.fullmatch(name) and not name.startswith(NO_MODULES) and not exists(name):
+            missing.append(name)
+        if re.fullmatch(r"\w+(/[\w.-]+)+", code) and (ROOT / code.partition("/")[0]).is_dir():
+            missing += [] if (ROOT / code).exists() else [code]
+    assert missing == []
+
+
+def exists(name: str) -> bool:
+    """Whether there is such a module, or such a name in a module."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        if find_spec(name) is not None:
+            return True
+    except ModuleNotFoundError:  # it is no module, nor is what it is in
+        pass
+    return hasattr(import_module(module), attribute)
+
+
+def test_methods_are_there(page: str) -> None:
+    """Of what pages call `app`, `test`, `admin`, `tx`."""
+    for code in codes(page):
+        for name, attribute in re.findall(r"(?<![\w.])(\w+)\.([a-z_]+)\b", code):
+            if name in OBJECTS:
+                assert attribute in attributes(OBJECTS[name]), code
+
+
+@cache
+def attributes(type_: type) -> frozenset[str]:
+    """Those of the class, and those that it gives its objects."""
+    return frozenset([*dir(type_), *re.findall(r"self\.(\w+)", inspect.getsource(type_))])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])
+def test_settings_are_known(page: str) -> None:
+    """Whole keys, their last parts, and the keys of the servers' files."""
+    keys = setting_keys() | HEADERS
+    servers = {row.key for settings in (BrokerSettings(), NameServerSettings()) for row in settings.rows()}
+    unknown = []
+    for code in codes(page):
+        if whole := FULL_KEY.fullmatch(code):
+            key = re.sub(r"<\w+>", "<name>", whole[1]).removesuffix(".*")
+            known = any(each == key or each.startswith(f"{key}.") for each in keys)
+        elif part := PART_OF_KEY.fullmatch(code):
+            known = any(f".{part[1]}." in f"{each}." for each in keys)
+        elif server := SERVER_KEY.fullmatch(code):
+            known = server[1] in servers
+        else:
+            continue
+        if not known:
+            unknown.append(code)
+    assert unknown == []

@@ -1,0 +1,30 @@
+"""`python -m tests.peer`: get and compile all foreign programs of the tests, once per machine.
+
+On a machine that has none of them that takes minutes, longer than a test may. Where one can't be had its tests say so:
+they are skipped, or fail where `STREAMKIT_REQUIRE_PEERS` is set.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from tests.peer.artifacts import PROGRAMS, PeersUnavailableError, class_path
+from tests.peer.go_client import go_program
+
+
+def main() -> None:
+    """Get them one after the other: Maven's local repository is not made for several at once."""
+    programs: dict[str, Callable[[], object]] = {name: partial(class_path, name) for name in PROGRAMS}
+    programs["go"] = go_program
+    for name, make in programs.items():
+        begun = time.monotonic()
+        try:
+            make()
+        except PeersUnavailableError as error:
+            print(f"{name}: {error}", flush=True)
+        else:
+            print(f"{name}: ready after {time.monotonic() - begun:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Apache's Java producer at a broker that refuses what has waited for too long."""
+
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from rocket_broker.threaded_broker import ThreadedBroker
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.frame_decoder import FrameDecoder
+from tests.end_to_end.raw_client import send_header
+from tests.peer.java_client import JavaClient
+from tests.peer.stage import Stage
+
+pytestmark = pytest.mark.peer
+
+IMPATIENT = {"brokerFastFailureEnable": "true", "waitTimeMillsInSendQueue": "20"}
+FLOOD = 1_000
+SLOW = "slow"
+TRIES = 50
+
+
+class Flood:
+    """A client with more requests on their way than a broker reads at once; each that is handled takes it 30 ms."""
+
+    def __init__(self, ours: ThreadedBroker) -> None:
+        self.refused = 0
+        host, _, port = ours.address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)))
+        self._writing = threading.Thread(target=self._socket.sendall, args=(self._frames(),))
+        self._writing.start()
+
+    def _frames(self) -> bytes:
+        pieces = []
+        for number in range(FLOOD):
+            command = RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, send_header(SLOW), bytes(1024))
+            command.opaque = number
+            pieces += command.encode()
+        return b"".join(pieces)
+
+    def end(self) -> None:
+        """Read all answers."""
+        decoder, answers = FrameDecoder(), 0
+        while answers < FLOOD:
+            for answer in decoder.received(self._socket.recv_into(decoder.writable())):
+                answers += 1
+                self.refused += answer.code == ResponseCode.SYSTEM_BUSY
+        self._writing.join()
+        self._socket.close()
+
+
+def slow_down(topic: str, *message: object) -> None:
+    """Take the disk's time for a message of the flood."""
+    if topic == SLOW:
+        threading.Event().wait(0.03)
+
+
+def test_a_java_producer_sends_again_what_a_busy_broker_refused(
+    java_client: Callable[[str], JavaClient],
+) -> None:
+    """Without being told to, from 5.x on; each message is stored once."""
+    with ThreadedBroker(settings=IMPATIENT) as ours:
+        broker = ours._embedded.broker
+        broker.store.arrival_listeners.append(slow_down)
+        with Stage(java_client("5.3.3"), ours.name_server, ours.address) as stage:
+            topic = stage.topic()
+            producer = stage.producer(retryTimes=1_000, timeoutMs=60_000)
+            refused_to_others = sent = 0
+            while broker.queue_time.refused == refused_to_others and sent < TRIES:
+                flood = Flood(ours)
+                producer.send(topic, f"m{sent}")
+                sent += 1
+                flood.end()
+                refused_to_others += flood.refused
+            assert broker.queue_time.refused > refused_to_others
+            received = stage.consumer(topic).take(sent)
+            assert sorted(message.text for message in received) == sorted(f"m{n}" for n in range(sent))

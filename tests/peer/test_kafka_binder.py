@@ -1,0 +1,720 @@
+"""What the Kafka binder's settings do, and what stands in Kafka afterwards."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition, codec
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from binders.kafka.fetching import ConsumerClient
+from streamkit import Message, StreamApplication
+from streamkit.binder.binder import ConsumerDestination, HealthStatus
+from streamkit.errors import BinderError, ConfigurationError, StreamkitError
+from streamkit.messaging.headers import KEY, PARTITION
+from streamkit.messaging.message import NO_PAYLOAD, ErrorMessage
+from tests.peer.kafka import KafkaServer
+
+STREAM = "spring.cloud.stream"
+PATIENCE = 20.0
+_numbers = count(1)
+
+pytestmark = [pytest.mark.slow]
+
+
+class Inbox:
+    """What a listener was given, in its order."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._more = asyncio.Event()
+
+    def add(self, item: object) -> None:
+        self.items.append(item)
+        self._more.set()
+
+    async def wait(self, number: int) -> list[Any]:
+        """Return the items once there are so many."""
+        async with asyncio.timeout(PATIENCE):
+            while len(self.items) < number:
+                self._more.clear()
+                await self._more.wait()
+        return self.items
+
+
+class Shop:
+    """Applications at one Kafka, with a topic and a group of their own."""
+
+    def __init__(self, server: KafkaServer) -> None:
+        self.brokers = server.address
+        self.topic = f"orders-{next(_numbers)}"
+        self.group = f"kitchen-{next(_numbers)}"
+
+    @asynccontextmanager
+    async def app(
+        self, listen: Callable[[StreamApplication], object] | None = None, **settings: object
+    ) -> AsyncIterator[StreamApplication]:
+        """An application that runs; settings by their keys below the binding `in` or `out`, or below the binder."""
+        keys: dict[str, object] = {
+            "default-binder": "kafka",
+            "kafka.binder.brokers": self.brokers,
+            "kafka.binder.consumer-properties.heartbeat.interval.ms": 200,
+        }
+        for side in ("in", "out"):
+            keys[f"bindings.{side}.destination"] = self.topic
+        keys["bindings.in.group"] = self.group
+        if listen is None:
+            keys["output-bindings"] = "out"
+        keys |= {key.replace("__", "."): value for key, value in settings.items()}
+        app = StreamApplication(
+            config_location="optional:/none",
+            properties={f"{STREAM}.{key}": str(value) for key, value in keys.items() if value is not None},
+        )
+        if listen is not None:
+            listen(app)
+        await app.start(watch_loop=False)
+        try:
+            yield app
+        finally:
+            await app.stop(5)
+
+    def listening(self, inbox: Inbox) -> Callable[[StreamApplication], object]:
+        """Have an application's binding `in` fill the inbox."""
+
+        async def note(message: Message[bytes]) -> None:
+            inbox.add(message)
+
+        return lambda app: app.stream_listener("in")(note)
+
+    async def send(self, *payloads: object, headers: Mapping[str, object] | None = None) -> None:
+        """Send messages, one after the other."""
+        async with self.app() as app:
+            for payload in payloads:
+                await app.bridge.asend("out", Message(payload, headers))
+
+    def admin(self) -> KafkaAdminClient:
+        return KafkaAdminClient(bootstrap_servers=self.brokers)
+
+    async def make_topic(self, partitions: int, **configs: object) -> None:
+        """Make the topic, with properties of its own."""
+        wanted = {"num_partitions": partitions, "configs": {key: str(each) for key, each in configs.items()}}
+
+        def make() -> None:
+            with self.admin() as admin:
+                admin.create_topics({self.topic: wanted}, wait_for_metadata=True)
+
+        await asyncio.to_thread(make)
+
+    async def partitions(self, topic: str | None = None) -> int:
+        """How many partitions a topic has; 0 if there is none."""
+
+        def look() -> int:
+            with self.admin() as admin:
+                return len(admin.describe_topics([topic or self.topic])[0]["partitions"])
+
+        return await asyncio.to_thread(look)
+
+    async def configs(self, topic: str) -> dict[str, str]:
+        """A topic's own configuration."""
+
+        def look() -> dict[str, str]:
+            with self.admin() as admin:
+                resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+                found = admin.describe_configs([resource])["topic"][topic]
+                return {key: each["value"] for key, each in found.items()}
+
+        return await asyncio.to_thread(look)
+
+    async def committed(self) -> dict[int, int]:
+        """What the group has committed, by the topic's partitions."""
+
+        def look() -> dict[int, int]:
+            with self.admin() as admin:
+                offsets = admin.list_group_offsets({self.group: None})[self.group]
+                return {key.partition: each.offset for key, each in offsets.items()}
+
+        return await asyncio.to_thread(look)
+
+    async def records(self, topic: str, number: int, isolation: str = "read_uncommitted") -> list[Any]:
+        """The first records of a topic's partitions, as they stand there."""
+
+        def read() -> list[Any]:
+            found: list[Any] = []
+            consumer = KafkaConsumer(
+                bootstrap_servers=self.brokers, auto_offset_reset="earliest", isolation_level=isolation
+            )
+            keys = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic)]
+            consumer.assign(keys)
+            deadline = time.monotonic() + PATIENCE
+            while len(found) < number and time.monotonic() < deadline:
+                for records in consumer.poll(timeout_ms=500).values():
+                    found += records
+            consumer.close()
+            assert len(found) >= number, f"{len(found)} records in {topic}, not {number}"
+            return found
+
+        return await asyncio.to_thread(read)
+
+
+async def eventually(look: Callable[[], Awaitable[object]], expected: object) -> None:
+    """Wait until what is seen is what is expected."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if await look() == expected:
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def shop(kafka_server: KafkaServer) -> Shop:
+    return Shop(kafka_server)
+
+
+def test_topics_are_made_with_what_settings_ask_for(shop: Shop) -> None:
+    """Partitions of the producer, at least those of the binder; the topic's own configuration."""
+
+    async def main() -> None:
+        more = {"kafka.bindings.out.producer.topic.properties.retention.ms": 60000}
+        async with shop.app(**more, bindings__out__producer__partition_count=3):
+            assert await shop.partitions() == 3
+            assert (await shop.configs(shop.topic))["retention.ms"] == "60000"
+
+    asyncio.run(main())
+
+
+def test_topics_grow_only_where_settings_allow_it(shop: Shop) -> None:
+    """A producer that needs more partitions is refused, or gets them."""
+
+    async def main() -> None:
+        await shop.make_topic(2)
+        with pytest.raises(StreamkitError, match="has 2 partitions and 4 are asked for"):
+            async with shop.app(bindings__out__producer__partition_count=4):
+                raise AssertionError("it must not start")
+        more = {"kafka.binder.auto-add-partitions": "true"}
+        async with shop.app(**more, bindings__out__producer__partition_count=4):
+            assert await shop.partitions() == 4
+
+    asyncio.run(main())
+
+
+def test_min_partition_count_is_of_topics_that_are_made_or_enlarged(shop: Shop) -> None:
+    """One that is there with fewer will do, as with Spring's binder, unless partitions may be added."""
+
+    async def main() -> None:
+        await shop.make_topic(2)
+        least = {"kafka.binder.min-partition-count": 4}
+        async with shop.app(**least):
+            assert await shop.partitions() == 2
+        async with shop.app(**least, **{"kafka.binder.auto-add-partitions": "true"}):
+            assert await shop.partitions() == 4
+
+    asyncio.run(main())
+
+
+def test_without_auto_create_topics_a_missing_topic_is_refused(shop: Shop) -> None:
+    """The error says how to make it; the brokers' own making of topics is not provoked."""
+
+    async def main() -> None:
+        with pytest.raises(BinderError, match=r"does not exist and .*auto-create-topics=false"):
+            async with shop.app(**{"kafka.binder.auto-create-topics": "false"}):
+                raise AssertionError("it must not start")
+        assert await shop.partitions() == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("settings", "expected"), [({}, ["0", "1"]), ({"start-offset": "latest"}, ["1"])])
+def test_where_a_new_group_begins(shop: Shop, settings: dict[str, str], expected: list[str]) -> None:
+    """At the first message, or at the next; then it goes on where it was, whatever was sent while it was down."""
+    own = {f"kafka.bindings.in.consumer.{key}": value for key, value in settings.items()}
+
+    async def main() -> None:
+        await shop.send("0")
+        inbox = Inbox()
+        async with shop.app(shop.listening(inbox), **own):
+            await shop.send("1")
+            texts = [message.payload.decode() for message in await inbox.wait(len(expected))]
+        assert sorted(texts) == expected
+        await shop.send("2")
+        async with shop.app(shop.listening(inbox), **own):
+            assert (await inbox.wait(len(expected) + 1))[-1].payload == b"2"
+
+    asyncio.run(main())
+
+
+def test_offsets_may_be_reset_at_every_start(shop: Shop) -> None:
+    """reset-offsets=true begins at start-offset, whatever the group has committed."""
+
+    async def main() -> None:
+        await shop.send("0", "1")
+        for _ in range(2):
+            inbox = Inbox()
+            async with shop.app(
+                shop.listening(inbox), **{"kafka.bindings.in.consumer.reset-offsets": "true"}
+            ):
+                assert len(await inbox.wait(2)) == 2
+
+    asyncio.run(main())
+
+
+def test_what_is_committed_is_the_smallest_offset_that_is_not_settled(shop: Shop) -> None:
+    """A later message that is done does not pass an earlier one that is not."""
+
+    async def main() -> None:
+        await shop.make_topic(1)
+        inbox, go_on = Inbox(), asyncio.Event()
+
+        async def hold_the_second(message: Message[str]) -> None:
+            inbox.add(message.payload)
+            if message.payload == "1":
+                await go_on.wait()
+
+        async with shop.app(
+            lambda app: app.stream_listener("in")(hold_the_second),
+            bindings__in__consumer__concurrency=4,
+            **{"kafka.bindings.in.consumer.ordered": "false"},
+        ):
+            await shop.send("0", "1", "2", "3")
+            await inbox.wait(4)
+            await eventually(shop.committed, {0: 1})
+            go_on.set()
+            await eventually(shop.committed, {0: 4})
+
+    asyncio.run(main())
+
+
+def test_by_time_offsets_are_committed_no_sooner_than_that(shop: Shop) -> None:
+    """ack-mode=TIME commits every auto.commit.interval.ms, and at the end."""
+
+    async def main() -> None:
+        await shop.make_topic(1)
+        inbox = Inbox()
+        own = "kafka.bindings.in.consumer"
+        async with shop.app(
+            shop.listening(inbox),
+            **{f"{own}.ack-mode": "time", f"{own}.configuration.auto.commit.interval.ms": 600_000},
+        ):
+            await shop.send("0", "1")
+            await inbox.wait(2)
+            assert (await shop.committed()).get(0, 0) == 0
+        assert await shop.committed() == {0: 2}
+
+    asyncio.run(main())
+
+
+def test_a_tombstone_travels_both_ways(shop: Shop) -> None:
+    """What has no payload is null in Kafka, and None to a listener that allows it."""
+
+    async def main() -> None:
+        inbox = Inbox()
+
+        async def note(order: dict[str, int] | None, message: Message[object]) -> None:
+            inbox.add((order, message.headers[KEY]))
+
+        await shop.send({"n": 1}, NO_PAYLOAD, headers={KEY: "k"})
+        async with shop.app(lambda app: app.stream_listener("in")(note)):
+            assert await inbox.wait(2) == [({"n": 1}, "k"), (None, "k")]
+        assert [record.value for record in await shop.records(shop.topic, 2)] == [b'{"n":1}', None]
+
+    asyncio.run(main())
+
+
+def test_a_dead_letter_tells_where_it_was(shop: Shop) -> None:
+    """It keeps its key and its partition; the topic has as many partitions as the destination."""
+
+    async def main() -> None:
+        await shop.make_topic(3)
+        letters = f"error.{shop.topic}.{shop.group}"
+
+        async def fail(message: Message[str]) -> None:
+            raise ValueError("never")
+
+        async with shop.app(
+            lambda app: app.stream_listener("in")(fail), bindings__in__consumer__max_attempts=1
+        ):
+            assert await shop.partitions(letters) == 0
+            await shop.send("bad", headers={KEY: "k", PARTITION: 2})
+            await eventually(lambda: shop.partitions(letters), 3)
+            (letter,) = await shop.records(letters, 1)
+        assert (letter.partition, letter.key, letter.value) == (2, b"k", b"bad")
+        headers = dict(letter.headers)
+        assert headers["x-original-topic"] == shop.topic.encode()
+        assert headers["x-original-partition"] == b"\0\0\0\2"
+        assert headers["x-exception-message"] == b"never"
+
+    asyncio.run(main())
+
+
+def test_the_dead_letter_topic_is_what_settings_say(shop: Shop) -> None:
+    """enable-dlq=true makes it at the start, by the name and with the partitions that are set."""
+    own = "kafka.bindings.in.consumer"
+
+    async def main() -> None:
+        letters = f"letters-of-{shop.topic}"
+        async with shop.app(
+            shop.listening(Inbox()),
+            **{f"{own}.enable-dlq": "true", f"{own}.dlq-name": letters, f"{own}.dlq-partitions": 1},
+        ) as app:
+            assert await shop.partitions(letters) == 1
+            binder = app.binding("in").binder.binder
+            assert binder.dead_letter_destination(shop.topic, shop.group) == letters
+
+    asyncio.run(main())
+
+
+def test_the_dead_letter_topic_is_not_configured_as_the_destination(shop: Shop) -> None:
+    """Compaction, say, would lose letters of one key: its own configuration is its producer's, as in Spring."""
+    own = "kafka.bindings.in.consumer"
+
+    async def main() -> None:
+        async with shop.app(
+            shop.listening(Inbox()),
+            **{
+                f"{own}.enable-dlq": "true",
+                f"{own}.topic.properties.cleanup.policy": "compact",
+                f"{own}.dlq-producer-properties.topic.properties.retention.ms": 60000,
+            },
+        ):
+            assert (await shop.configs(shop.topic))["cleanup.policy"] == "compact"
+            found = await shop.configs(f"error.{shop.topic}.{shop.group}")
+            assert found.get("cleanup.policy", "delete") == "delete"
+            assert found["retention.ms"] == "60000"
+
+    asyncio.run(main())
+
+
+def test_without_dead_letters_what_is_rejected_is_logged_and_passed(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """enable-dlq=false loses it, as Spring's binder does unless it is told otherwise; the next message comes."""
+
+    async def main() -> None:
+        inbox = Inbox()
+
+        async def fail_first(payload: str) -> None:
+            inbox.add(payload)
+            if payload == "bad":
+                raise ValueError("never")
+
+        await shop.make_topic(1)
+        async with shop.app(
+            lambda app: app.stream_listener("in")(fail_first),
+            bindings__in__consumer__max_attempts=1,
+            **{"kafka.bindings.in.consumer.enable-dlq": "false"},
+        ) as app:
+            await shop.send("bad", "good")
+            assert await inbox.wait(2) == ["bad", "good"]
+            assert app.binding("in").binder.binder.dead_letter_destination(shop.topic, shop.group) is None
+
+    asyncio.run(main())
+    assert any(f"drops the message at {shop.topic}-0, offset 0" in message for message in caplog.messages)
+
+
+def test_a_message_that_kafka_refuses_is_the_only_one_that_fails(shop: Shop) -> None:
+    """One that is too large for its topic, for instance: those after it are sent."""
+
+    async def main() -> None:
+        await shop.make_topic(1, **{"max.message.bytes": 2000})
+        async with shop.app() as app:
+            with pytest.raises(StreamkitError, match="MessageSizeTooLarge"):
+                await app.bridge.asend("out", "x" * 3000)
+            await app.bridge.asend("out", "y")
+        assert [record.value for record in await shop.records(shop.topic, 1)] == [b"y"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_compressed_messages_are_sent_and_received(shop: Shop, compression: str) -> None:
+    """With each compression that Kafka has; the topic takes only what has become small."""
+    inbox, text = Inbox(), "x" * 30_000
+
+    async def main() -> None:
+        await shop.make_topic(1, **{"max.message.bytes": 5000})
+        own = "kafka.bindings.out.producer.compression-type"
+        async with shop.app(shop.listening(inbox)), shop.app(**{own: compression}) as app:
+            await app.bridge.asend("out", text)
+            (message,) = await inbox.wait(1)
+        assert message.payload == text.encode()
+
+    asyncio.run(main())
+
+
+def test_a_compression_that_needs_another_library_is_refused(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the start, by the setting that asks for it."""
+    monkeypatch.setattr(codec, "snappy", None)
+
+    async def main() -> None:
+        own = "kafka.bindings.out.producer.compression-type"
+        with pytest.raises(
+            ConfigurationError, match=f"given in code: {STREAM}.{own}: snappy needs the package"
+        ):
+            async with shop.app(**{own: "snappy"}):
+                raise AssertionError("it must not start")
+
+    asyncio.run(main())
+
+
+def test_an_anonymous_group_cannot_have_a_dead_letter_topic(shop: Shop) -> None:
+    """Asked for, it is an error before anything is connected."""
+
+    async def main() -> None:
+        with pytest.raises(ConfigurationError, match="enable-dlq=true needs a group"):
+            async with shop.app(
+                shop.listening(Inbox()),
+                bindings__in__group=None,
+                **{"kafka.bindings.in.consumer.enable-dlq": "true"},
+            ):
+                raise AssertionError("it must not start")
+
+    asyncio.run(main())
+
+
+def test_partitions_may_be_fixed(shop: Shop) -> None:
+    """auto-rebalance-enabled=false: an instance takes every n-th partition, and keeps its place in the group."""
+
+    async def main() -> None:
+        await shop.make_topic(4)
+        inbox = Inbox()
+        async with shop.app(
+            shop.listening(inbox),
+            **{
+                "kafka.bindings.in.consumer.auto-rebalance-enabled": "false",
+                "instance-count": 2,
+                "instance-index": 1,
+            },
+        ):
+            for partition in range(4):
+                await shop.send(str(partition), headers={PARTITION: partition})
+            await inbox.wait(2)
+        assert sorted(message.headers[PARTITION] for message in inbox.items) == [1, 3]
+        assert await shop.committed() == {1: 1, 3: 1}
+
+    asyncio.run(main())
+
+
+def test_a_destination_may_be_a_pattern(shop: Shop) -> None:
+    """Every topic whose whole name matches."""
+
+    async def main() -> None:
+        await shop.send("0")
+        inbox = Inbox()
+        async with shop.app(
+            shop.listening(inbox),
+            bindings__in__destination=f"{shop.topic[:-1]}[{shop.topic[-1]}]",
+            **{"kafka.bindings.in.consumer.destination-is-pattern": "true"},
+        ):
+            (message,) = await inbox.wait(1)
+        assert message.headers["kafka_receivedTopic"] == shop.topic
+
+    asyncio.run(main())
+
+
+def test_an_application_may_listen_to_rebalances(shop: Shop) -> None:
+    """It is told which partitions come and go, and may begin where it likes."""
+
+    class Rewind:
+        def __init__(self) -> None:
+            self.told: list[tuple[str, int]] = []
+
+        def on_partitions_assigned(self, consumer: Any, partitions: set[TopicPartition]) -> None:
+            self.told.append(("assigned", len(partitions)))
+            for partition in partitions:
+                consumer.seek(partition, 0)
+
+        def on_partitions_revoked(self, consumer: Any, partitions: set[TopicPartition]) -> None:
+            self.told.append(("revoked", len(partitions)))
+
+    async def main() -> None:
+        await shop.make_topic(1)
+        await shop.send("0", "1")
+        rewind, inbox = Rewind(), Inbox()
+
+        def customize(client: ConsumerClient, destination: ConsumerDestination) -> None:
+            client.rebalance_listener = rewind
+            client.config["client_id"] = f"reader of {destination.name}"
+
+        def listen(app: StreamApplication) -> None:
+            shop.listening(inbox)(app)
+            app.customize_consumer(customize)
+
+        for number in (2, 4):
+            async with shop.app(listen):
+                await inbox.wait(number)
+        assert rewind.told[1] == ("assigned", 1)
+        assert rewind.told[-1] == ("revoked", 1)
+
+    asyncio.run(main())
+
+
+def test_metrics_tell_the_lag(shop: Shop) -> None:
+    """As a gauge of each input, over all its destinations; markers of transactions and what was aborted are none."""
+
+    def send_in_transactions() -> None:
+        producer = KafkaProducer(bootstrap_servers=shop.brokers, transactional_id=shop.topic)
+        producer.init_transactions()
+        for number in range(4):
+            producer.begin_transaction()
+            producer.send(f"{shop.topic}-{number % 2}", b"%d" % number)
+            if number < 2:
+                producer.commit_transaction()
+            else:
+                producer.flush()
+                producer.abort_transaction()
+        producer.close()
+
+    async def main() -> None:
+        begun, go_on = Inbox(), asyncio.Event()
+
+        async def wait(payload: str) -> None:
+            begun.add(payload)
+            await go_on.wait()
+
+        both = ",".join(f"{shop.topic}-{number}" for number in range(2))
+        own = "kafka.bindings.in.consumer.configuration.isolation.level"
+        async with (
+            shop.app(
+                lambda app: app.stream_listener("in")(wait),
+                bindings__in__destination=both,
+                **{own: "read_committed"},
+            ) as app,
+        ):
+            await asyncio.to_thread(send_in_transactions)
+            await begun.wait(1)
+            # Each has its message, its marker, what was aborted and the marker of that.
+            await eventually(app.lags, {"in": 8})
+            go_on.set()
+            await eventually(app.lags, {"in": 0})
+        assert sorted(begun.items) == ["0", "1"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("metrics.default-offset-lag-metrics-enabled=false", [{}, {}]),
+        ("metrics.offset-lag-metrics-interval=1h", [{"in": 0}, {"in": 0}]),
+    ],
+)
+def test_settings_say_whether_and_how_often_the_lag_is_asked_for(
+    shop: Shop, setting: str, told: list[dict[str, int]]
+) -> None:
+    """Brokers are asked no more often than every interval."""
+    key, _, value = setting.partition("=")
+
+    async def main() -> list[object]:
+        async with shop.app(shop.listening(Inbox()), **{f"kafka.binder.{key}": value}) as app:
+            first = await app.lags()
+            await app.controller.change_state("in", "PAUSED")
+            await shop.send("more")
+            return [first, await app.lags()]
+
+    assert asyncio.run(main()) == told
+
+
+def test_health_tells_the_lag(shop: Shop) -> None:
+    """What is sent and not settled, for each binding."""
+
+    async def main() -> None:
+        await shop.make_topic(1)
+        begun, go_on = Inbox(), asyncio.Event()
+
+        async def wait(payload: str) -> None:
+            begun.add(payload)
+            await go_on.wait()
+
+        async with shop.app(lambda app: app.stream_listener("in")(wait)) as app:
+            await shop.send("0", "1", "2")
+            await begun.wait(1)
+            binder = app.binding("in").binder.binder
+
+            async def lag() -> str:
+                return (await binder.health()).details["lag.in"]
+
+            await eventually(lag, "3")
+            assert (await binder.health()).status is HealthStatus.UP
+            go_on.set()
+            await eventually(lag, "0")
+
+    asyncio.run(main())
+
+
+def test_health_tells_of_a_consumer_that_cannot_fetch(shop: Shop) -> None:
+    """A group without offsets that may begin nowhere: the brokers answer, and the binder is down all the same."""
+
+    async def main() -> None:
+        await shop.make_topic(1)
+        nowhere = {"kafka.bindings.in.consumer.configuration.auto.offset.reset": "none"}
+        async with shop.app(shop.listening(Inbox()), **nowhere) as app:
+            binder = app.binding("in").binder.binder
+
+            async def is_failing() -> bool:
+                health = await binder.health()
+                return health.status is HealthStatus.DOWN and "NoOffset" in health.details.get("error.in", "")
+
+            await eventually(is_failing, True)
+
+    asyncio.run(main())
+
+
+def test_sends_need_not_be_waited_for(shop: Shop) -> None:
+    """sync=false returns at once; what is too large for the broker goes to the error channel."""
+
+    async def main() -> None:
+        errors, inbox = Inbox(), Inbox()
+
+        async def note(error: ErrorMessage) -> None:
+            errors.add(error.payload)
+
+        own = "kafka.bindings.out.producer"
+        limit: dict[str, object] = {f"{own}.topic.properties.max.message.bytes": 5000, f"{own}.sync": "false"}
+        limit["output-bindings"] = "out"
+        async with shop.app(lambda app: app.error_listener(f"{shop.topic}.errors")(note), **limit) as app:
+            for number in range(100):
+                await app.bridge.asend("out", str(number))
+            await app.bridge.asend("out", Message(b"x" * 10_000))
+            (error,) = await errors.wait(1)
+            assert "MessageSizeTooLarge" in str(error)
+        async with shop.app(shop.listening(inbox)):
+            assert len(await inbox.wait(100)) == 100
+
+    asyncio.run(main())
+
+
+def test_an_expression_makes_the_key(shop: Shop) -> None:
+    """Of the payload as it was sent, and of headers; without a value there is no key."""
+
+    async def main() -> None:
+        own = "kafka.bindings.out.producer"
+        async with shop.app(**{f"{own}.message-key-expression": "payload.get('customer')"}) as app:
+            await app.bridge.asend("out", {"customer": 7})
+            await app.bridge.asend("out", {"nobody": 7})
+        found = await shop.records(shop.topic, 2)
+        assert {record.value: record.key for record in found} == {
+            b'{"customer":7}': b"7",
+            b'{"nobody":7}': None,
+        }
+
+    asyncio.run(main())
+
+
+def test_header_topic_may_choose_the_topic(shop: Shop) -> None:
+    """With use-topic-header=true, where a message has one."""
+
+    async def main() -> None:
+        other = f"{shop.topic}-other"
+        async with shop.app(**{"kafka.bindings.out.producer.use-topic-header": "true"}) as app:
+            async with shop.app(bindings__out__destination=other):
+                pass
+            await app.bridge.asend("out", Message("x", {"kafka_topic": other, KEY: "order-1"}))
+        (record,) = await shop.records(other, 1)
+        assert (record.topic, record.key) == (other, b"order-1")
+
+    asyncio.run(main())

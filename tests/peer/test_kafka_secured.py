@@ -1,0 +1,182 @@
+"""The Kafka binder before a real broker that wants to know who calls, and whom it knows itself."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from streamkit import StreamApplication
+from streamkit.errors import ConfigurationError
+from tests.peer.secured_kafka import PASSWORD, PLAIN_MODULE, SCRAM_MODULE, USER, SecuredKafka
+
+pytestmark = [pytest.mark.slow]
+
+BINDER = "spring.cloud.stream.kafka.binder"
+CONFIGURATION = f"{BINDER}.configuration"
+_numbers = count(1)
+
+
+def login(server: SecuredKafka, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+    """The binder's settings of somebody who has a password."""
+    module = PLAIN_MODULE if mechanism == "PLAIN" else SCRAM_MODULE
+    return {
+        f"{BINDER}.brokers": server.addresses["SASL_PLAINTEXT"],
+        f"{CONFIGURATION}.security.protocol": "SASL_PLAINTEXT",
+        f"{CONFIGURATION}.sasl.mechanism": mechanism,
+        f"{CONFIGURATION}.sasl.jaas.config": f'{module} required username="{USER}" password="{password}";',
+    }
+
+
+def certified(server: SecuredKafka) -> dict[str, str]:
+    """The binder's settings of somebody who has a certificate."""
+    return {
+        f"{BINDER}.brokers": server.addresses["SSL"],
+        f"{CONFIGURATION}.security.protocol": "SSL",
+        f"{CONFIGURATION}.ssl.truststore.location": str(server.authority.certificate),
+        f"{CONFIGURATION}.ssl.truststore.type": "PEM",
+        f"{CONFIGURATION}.ssl.keystore.location": str(server.client),
+        f"{CONFIGURATION}.ssl.keystore.type": "PEM",
+    }
+
+
+def shop(directory: Path, settings: Mapping[str, str]) -> tuple[StreamApplication, Path]:
+    """An application with settings in a file, which sends to a topic of its own and listens to it; the file."""
+    topic = f"orders-{next(_numbers)}"
+    common = {
+        "spring.cloud.stream.default-binder": "kafka",
+        "spring.cloud.stream.output-bindings": "out",
+        "spring.cloud.stream.bindings.out.destination": topic,
+        "spring.cloud.stream.bindings.in.destination": topic,
+        "spring.cloud.stream.bindings.in.group": topic,
+    }
+    file = directory / "application.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in {**common, **settings}.items()))
+    return StreamApplication(config_location=file), file
+
+
+@pytest.mark.parametrize("who", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "certificate"])
+def test_who_is_known_makes_topics_sends_and_receives(
+    secured_kafka: SecuredKafka, tmp_path: Path, who: str
+) -> None:
+    """Whether by a password or by a certificate, which the broker wants to see here."""
+    settings = certified(secured_kafka) if who == "certificate" else login(secured_kafka, who)
+    app, _ = shop(tmp_path, settings)
+
+    async def main() -> str:
+        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        @app.stream_listener("in")
+        async def hear(text: str) -> None:
+            heard.set_result(text)
+
+        async with app:
+            await app.bridge.asend("out", "hello")
+            async with asyncio.timeout(30):
+                return await heard
+
+    assert asyncio.run(main()) == "hello"
+
+
+def refused(directory: Path, settings: Mapping[str, str], key: str) -> str:
+    """Why the application does not start, which names the key and its line, shows no secret and leaves no thread."""
+    app, file = shop(directory, settings)
+    before = set(threading.enumerate())
+
+    async def main() -> None:
+        async with app:
+            raise AssertionError("it must not start")
+
+    with pytest.raises(ConfigurationError) as raised:
+        asyncio.run(main())
+    text = str(raised.value)
+    lines = file.read_text().splitlines()
+    number = next(number for number, line in enumerate(lines, 1) if line.startswith(f"{key}="))
+    assert f"{file}:{number}: {key}: " in text
+    assert raised.value.origin == f"{file}:{number}"
+    assert "binder 'kafka' at " in text
+    assert "secret" not in text
+    assert before.issuperset(threading.enumerate())
+    return text
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_told_at_the_start(
+    secured_kafka: SecuredKafka, tmp_path: Path, mechanism: str
+) -> None:
+    """It is not taken for a broker that is away, which would be tried again for ever."""
+    settings = login(secured_kafka, mechanism, "another-secret")
+    text = refused(tmp_path, settings, f"{CONFIGURATION}.sasl.jaas.config")
+    assert "the brokers refuse the user or the password" in text
+
+
+def test_a_mechanism_that_brokers_do_not_have_is_told_at_the_start(
+    secured_kafka: SecuredKafka, tmp_path: Path
+) -> None:
+    """By its name."""
+    settings = login(secured_kafka, "PLAIN") | {f"{CONFIGURATION}.sasl.mechanism": "GSSAPI"}
+    text = refused(tmp_path, settings, f"{CONFIGURATION}.sasl.mechanism")
+    assert "the brokers do not have the mechanism GSSAPI" in text
+
+
+def test_brokers_that_nobody_vouches_for_are_not_told_anything(
+    secured_kafka: SecuredKafka, tmp_path: Path
+) -> None:
+    """A certificate that another authority has signed than the one that settings trust."""
+    key = f"{CONFIGURATION}.ssl.truststore.location"
+    text = refused(tmp_path, certified(secured_kafka) | {key: str(secured_kafka.stranger.certificate)}, key)
+    assert "the brokers' certificate is not trusted" in text
+
+
+def test_a_certificate_of_another_host_is_not_taken(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """Unless ssl.endpoint.identification.algorithm is empty, as for Java's clients."""
+    key = f"{BINDER}.brokers"
+    elsewhere = certified(secured_kafka) | {
+        key: secured_kafka.addresses["SSL"].replace("127.0.0.1", "localhost")
+    }
+    text = refused(tmp_path, elsewhere, key)
+    assert "the brokers' certificate is another host's" in text
+    assert "localhost" in text
+    app, _ = shop(tmp_path, {**elsewhere, f"{CONFIGURATION}.ssl.endpoint.identification.algorithm": ""})
+
+    async def main() -> None:
+        async with app:
+            await app.bridge.asend("out", "hello")
+
+    asyncio.run(main())
+
+
+def test_a_client_that_the_brokers_do_not_know_is_told_so(
+    secured_kafka: SecuredKafka, tmp_path: Path
+) -> None:
+    """One with a certificate of a stranger, and one with none."""
+    key = f"{CONFIGURATION}.ssl.keystore.location"
+    stranger = certified(secured_kafka) | {key: str(secured_kafka.stranger.issue("shop"))}
+    assert "the brokers refuse this client's certificate" in refused(tmp_path, stranger, key)
+    nobody = {each: value for each, value in certified(secured_kafka).items() if "keystore" not in each}
+    text = refused(tmp_path, nobody, f"{CONFIGURATION}.security.protocol")
+    assert "the brokers refuse this client's certificate" in text
+
+
+def test_ciphers_are_those_that_settings_name(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """By OpenSSL's names; of TLS 1.3 all are taken."""
+    key = f"{CONFIGURATION}.ssl.cipher.suites"
+    app, _ = shop(tmp_path, certified(secured_kafka) | {key: "ECDHE-ECDSA-AES256-GCM-SHA384"})
+
+    async def main() -> None:
+        async with app:
+            await app.bridge.asend("out", "hello")
+
+    asyncio.run(main())
+    text = refused(tmp_path, certified(secured_kafka) | {key: "NONE_OF_THESE"}, key)
+    assert "OpenSSL's list of ciphers 'NONE_OF_THESE' cannot be used" in text
+
+
+def test_a_binding_may_be_somebody_else(secured_kafka: SecuredKafka, tmp_path: Path) -> None:
+    """The error names the setting of the binding, not the binder's."""
+    own = "spring.cloud.stream.kafka.bindings.out.producer.configuration.sasl.jaas.config"
+    wrong = f'{PLAIN_MODULE} required username="{USER}" password="another-secret";'
+    text = refused(tmp_path, login(secured_kafka, "PLAIN") | {own: wrong}, own)
+    assert "the brokers refuse the user or the password" in text
