@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.peer.apache import ApacheBroker, free_ports
+from tests.peer.apache import ApacheBroker
+from tests.ports import free_ports
 
 
 @dataclass(frozen=True, slots=True)

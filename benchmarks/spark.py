@@ -213,7 +213,7 @@ def _below(process: int) -> list[int]:
             text = command.read_bytes()
         except OSError:
             continue
-        if b"kafka.Kafka" in text or b"ApacheServer" in text or b"streamkit.cli" in text:
+        if b"KafkaServer" in text or b"ApacheServer" in text or b"streamkit.cli" in text:
             continue
         found.append(child)
         waiting += children.get(child, [])
