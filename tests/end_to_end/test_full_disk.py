@@ -312,6 +312,7 @@ def test_what_waits_outlives_a_full_disk(small_disk: Path, *, is_killed: bool) -
             "127.0.0.1:1",
             messageDelayLevel=f"{WAIT_SECONDS}s",
             transactionCheckInterval="500",
+            transactionCheckMax="10000",
             transactionTimeOut=str(1000 * WAIT_SECONDS),
             flushDelayOffsetInterval="100",
             mappedFileSizeTimerLog="52000",

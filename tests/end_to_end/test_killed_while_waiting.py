@@ -82,6 +82,7 @@ def test_what_waits_survives_a_kill(tmp_path: Path) -> None:
         tmp_path,
         messageDelayLevel="1s 3s",
         transactionCheckInterval="500",
+        transactionCheckMax="10000",
         transactionTimeOut="1",
         timerPrecisionMs="100",
     )

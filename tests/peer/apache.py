@@ -105,11 +105,11 @@ class ApacheBroker:
     def stop_name_server(self) -> None:
         """Stop the name server; the broker goes on without it."""
         self._process.write("stop namesrv")
-        self._process.await_line("STOPPED namesrv", timeout=20)
+        self._process.await_line("STOPPED namesrv", timeout=60)
 
     def stop(self) -> None:
         """Shut both down in order, as their scripts do; takes Apache some seconds."""
-        self._process.stop(timeout=30)
+        self._process.stop(timeout=60)
         shutil.rmtree(self._home, ignore_errors=True)
 
     def kill(self) -> None:

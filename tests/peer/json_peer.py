@@ -19,7 +19,7 @@ M = TypeVar("M")
 
 START_TIMEOUT = 90.0
 ANSWER_TIMEOUT = 60.0
-DELIVERY_TIMEOUT = 20.0
+DELIVERY_TIMEOUT = 60.0
 
 
 class PeerError(Exception):

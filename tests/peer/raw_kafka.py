@@ -103,7 +103,7 @@ def store(address: str, topic: str, *batches: bytes, partition: int = 0) -> None
     """
     host, _, port = address.rpartition(":")
     with (
-        socket.create_connection((host, int(port)), timeout=30) as connection,
+        socket.create_connection((host, int(port)), timeout=60) as connection,
         connection.makefile("rb") as answers,
     ):
         for written in batches:

@@ -71,7 +71,7 @@ def test_we_read_what_java_writes(stage: Stage) -> None:
 
     async def hear() -> None:
         async with consumer(stage, topic, stage.name("group"), heard):
-            await heard.count(4, patience=20)
+            await heard.count(4, patience=60)
 
     asyncio.run(hear())
     messages = {message.body: message for message in heard.messages}
@@ -93,7 +93,7 @@ def test_both_select_the_same_queue_for_a_key(stage: Stage) -> None:
         async with producer(stage) as ours, consumer(stage, topic, stage.name("group"), heard):
             for number, key in enumerate(keys):
                 await ours.send(Message(topic, b"ours %d" % number), selector=select_by_hash, argument=key)
-            await heard.count(2 * len(keys), patience=20)
+            await heard.count(2 * len(keys), patience=60)
 
     asyncio.run(send_and_hear())
     queues: dict[bytes, set[int]] = {}
@@ -122,7 +122,7 @@ def test_java_and_we_share_a_groups_queues(stage: Stage) -> None:
                 await sender.send(
                     Message(topic, b"%d" % number), queue=MessageQueue(topic, "broker-a", number % 4)
                 )
-            await heard.count(20, patience=20)
+            await heard.count(20, patience=60)
             await asyncio.to_thread(java.take, 20)
 
     asyncio.run(share())
@@ -205,7 +205,7 @@ def test_a_message_we_give_back_can_reach_java(stage: Stage) -> None:
         async with consumer(stage, topic, group, heard):
             async with producer(stage) as ours:
                 result = await ours.send(Message(topic, b"x", keys="k"))
-            await heard.count(1, patience=20)
+            await heard.count(1, patience=60)
         return result.msg_id
 
     msg_id = asyncio.run(fail())

@@ -47,7 +47,7 @@ class Desk:
         async with Producer(f"{self.group}-p", ProducerSettings(name_servers=self.address)) as producer:
             for body in bodies:
                 sent = await producer.send(Message(self.topic, body, tags=body.decode()), queue=self.queue)
-        async with self.pulling() as consumer, asyncio.timeout(30):
+        async with self.pulling() as consumer, asyncio.timeout(60):
             while await consumer.max_offset(self.queue) <= sent.queue_offset:  # noqa: ASYNC110 - a broker tells no one
                 await asyncio.sleep(0.05)
 
@@ -66,7 +66,7 @@ def play(broker: ApacheBroker, scene: Callable[[Desk], Awaitable[None]]) -> None
 async def polled(consumer: LitePullConsumer, count: int) -> list[bytes]:
     """That many bodies."""
     messages: list[MessageExt] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(messages) < count:
             messages += await consumer.poll(1)
     return [message.body for message in messages]

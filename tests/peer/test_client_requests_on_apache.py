@@ -31,7 +31,7 @@ def test_a_request_gets_its_reply(apache_broker: ApacheBroker) -> None:
         consumer.listen_concurrently(listen)
         settings = ProducerSettings(name_servers=address)
         async with Producer("asked-w", settings) as waiter, consumer, Producer("asked-g", settings) as guest:
-            reply = await guest.request(Message("asked", b"coffee"), timeout=20)
+            reply = await guest.request(Message("asked", b"coffee"), timeout=60)
         assert reply.body == b"COFFEE"
 
     asyncio.run(main())

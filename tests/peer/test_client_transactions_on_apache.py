@@ -53,7 +53,7 @@ class Shop:
     async def seen(self, count: int) -> list[MessageExt]:
         """That many messages of the topic, and whatever comes with them."""
         messages: list[MessageExt] = []
-        async with self.consumer() as consumer, asyncio.timeout(30):
+        async with self.consumer() as consumer, asyncio.timeout(60):
             while len(messages) < count:
                 messages += await consumer.poll(1)
             messages += await consumer.poll(0.3)

@@ -125,7 +125,7 @@ def test_a_reset_reaches_a_live_consumer(stage: Stage) -> None:
     # Only a group with committed offsets is reset; the client commits with its next pull, or after 10 s.
     producer.send(topic, "d")
     consumer.take(4)
-    eventually(lambda: stage.mqadmin("consumerProgress", "-g", group), lambda told: topic in told, timeout=30)
+    eventually(lambda: stage.mqadmin("consumerProgress", "-g", group), lambda told: topic in told, timeout=60)
     told = stage.mqadmin("resetOffsetByTime", "-g", group, "-t", topic, "-s", str(begun))
 
     assert "broker-a" in told, told

@@ -20,7 +20,7 @@ from streamkit.messaging.message import NO_PAYLOAD, ErrorMessage
 from tests.peer.kafka import KafkaServer
 
 STREAM = "spring.cloud.stream"
-PATIENCE = 20.0
+PATIENCE = 60.0
 _numbers = count(1)
 
 pytestmark = [pytest.mark.slow]

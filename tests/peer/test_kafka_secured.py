@@ -74,7 +74,7 @@ def test_who_is_known_makes_topics_sends_and_receives(
 
         async with app:
             await app.bridge.asend("out", "hello")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 return await heard
 
     assert asyncio.run(main()) == "hello"

@@ -31,6 +31,7 @@ GENEROUS = 180.0
 SETTINGS = {
     "transactionCheckInterval": "1000",
     "transactionTimeOut": "2000",
+    "transactionCheckMax": "10000",  # Apache's brokers may take 20 s to stop, and check until they have
     "messageDelayLevel": "1s 2s 6s",
     "maxHashSlotNum": BROKER_CONF["maxHashSlotNum"],
     "maxIndexNum": BROKER_CONF["maxIndexNum"],

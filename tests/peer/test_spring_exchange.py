@@ -294,7 +294,7 @@ def test_one_group_of_both(spring_stage: SpringStage) -> None:
 
     for text in sent:
         app.bridge.send("output", spring_stage.text(text))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(received()) < len(sent) and time.monotonic() < deadline:
         try:
             inbox.take(len(inbox.received) + 1, timeout=0.2)
