@@ -46,6 +46,7 @@ class TableFile:
         self.backup = path.with_name(path.name + ".bak")
         self._temporary = path.with_name(path.name + ".tmp")
         self._durable = durable
+        self._is_damaged = False
 
     def load(self, decode: Callable[[bytes], T]) -> T | None:
         """Return the table as ``decode`` makes it, or None when it was never written.
@@ -59,6 +60,7 @@ class TableFile:
                 content = path.read_bytes()
                 if content.strip():
                     table = decode(content)
+                    self._is_damaged = path is self.backup
                     if path is self.backup:
                         _log.warning("%s: read instead of %s (%s)", path, self.path.name, problems[0])
                     return table
@@ -92,9 +94,10 @@ class TableFile:
             if self._durable:
                 file.flush()
                 os.fsync(file.fileno())
-        if self.path.exists():
+        if self.path.exists() and not self._is_damaged:
             self._back_up()
         self._temporary.replace(self.path)
+        self._is_damaged = False
 
     def _back_up(self) -> None:
         """Give the present content the backup's name too: the file itself is never missing."""

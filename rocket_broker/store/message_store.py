@@ -120,17 +120,19 @@ class MessageStore:
         if not self._is_open:
             return
         self._is_open = False
-        if self._cleaning is not None:
-            self._cleaning.cancel()
-            await asyncio.wait([self._cleaning])
-        if self._committer is not None:
-            await self._committer.stop()
-        await self._flusher.stop()
-        if not self._flusher.is_broken:
-            self._file_system.remove(self.settings.abort_path)
-            self._file_system.sync(self.settings.checkpoint_path)
-        while self._locks:
-            self._locks.pop().release()
+        try:
+            if self._cleaning is not None:
+                self._cleaning.cancel()
+                await asyncio.wait([self._cleaning])
+            if self._committer is not None:
+                await self._committer.stop()
+            await self._flusher.stop()
+            if not self._flusher.is_broken:
+                self._file_system.remove(self.settings.abort_path)
+                self._file_system.sync(self.settings.checkpoint_path)
+        finally:
+            while self._locks:
+                self._locks.pop().release()
 
     # Storing
 

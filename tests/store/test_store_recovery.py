@@ -28,6 +28,7 @@ from tests.store.disk import (
     stop,
     without_mark,
 )
+from tests.store.faulty_file_system import FaultyFileSystem
 
 # Orderly ends
 
@@ -62,6 +63,21 @@ def test_a_store_opens_once(disk: Disk) -> None:
     put(store, 1)
     stop(store)
     assert bodies(disk.open()) == [b"1"]
+
+
+def test_a_stop_that_fails_gives_the_store_free(faulty_disk: Disk) -> None:
+    """The abort file cannot be removed: the stop says so, and the next start looks at everything."""
+    files = faulty_disk.file_system
+    assert isinstance(files, FaultyFileSystem)
+    store = faulty_disk.open()
+    put(store, 1)
+    files.unremovable.add(faulty_disk.root / "abort")
+    with pytest.raises(PermissionError):
+        stop(store)
+    store = faulty_disk.store()
+    assert not store.load().ended_in_order
+    assert bodies(store) == [b"1"]
+    files.unremovable.clear()
 
 
 @pytest.mark.parametrize("is_linked", [True, False])

@@ -44,6 +44,20 @@ def test_a_damaged_file_is_replaced_by_its_backup_with_a_warning(
     assert "table.json.bak: read instead of table.json" in caplog.text
 
 
+def test_what_is_damaged_does_not_become_the_backup(tmp_path: Path) -> None:
+    """The good one stays until a new one is there, also through a write that fails."""
+    file = TableFile(tmp_path / "table.json")
+    file.write(b"1")
+    file.write(b"2")
+    file.path.write_bytes(b"x")
+    again = TableFile(file.path)
+    assert again.load(number) == 1
+    again.write(b"3")
+    assert (file.path.read_bytes(), file.backup.read_bytes()) == (b"3", b"1")
+    again.write(b"4")
+    assert (file.path.read_bytes(), file.backup.read_bytes()) == (b"4", b"3")
+
+
 def test_a_file_and_backup_both_damaged_stop_the_broker(tmp_path: Path) -> None:
     """Starting with an empty table would lose what the store still has."""
     file = TableFile(tmp_path / "table.json")
