@@ -9,11 +9,14 @@
     Reject, or      sent to the dead letter topic, settled; if that fails, the queue waits
     too often       (too often: reconsume times ≥ max; unlimited unless set)
 
-Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once.
+Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once, and where a
+listener lets calls wait (`Room`), drivers stand in line for that before they look at their locks for the last time:
+what has begun to wait inside of a call would begin to work under a lock that another member has by then.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from rocket_client.client import cancel
@@ -23,6 +26,7 @@ from rocket_client.listener import (
     OrderlyListener,
     OrderlyOutcome,
     Reject,
+    Room,
     Success,
     Suspend,
 )
@@ -52,6 +56,8 @@ class OrderlyConsumption:
         listener: OrderlyListener,
         send_back: SendBack | None,
         lock: Callable[[ProcessQueue], Awaitable[bool]] | None,
+        *,
+        room: Room | None = None,
     ) -> None:
         """Ready for queues.
 
@@ -61,6 +67,7 @@ class OrderlyConsumption:
             listener: What is called.
             send_back: Where dead letters go; None: nowhere, as in broadcasting.
             lock: Asks the broker for a queue's lock; None: no locks, as in broadcasting.
+            room: How many calls can do their work now; None: as many as begin.
         """
         self._group = member.group
         self._namespace = member.namespace
@@ -70,6 +77,7 @@ class OrderlyConsumption:
         self._lock = lock
         self._batch_size = settings.consume_message_batch_max_size
         self._permits = asyncio.Semaphore(settings.concurrency or 1 << 30)
+        self._line = None if room is None else _Line(room)
         self._suspend = settings.suspend_current_queue_time.total_seconds()
         self._lock_lives = settings.lock_max_live_time.total_seconds()
         times = settings.max_reconsume_times
@@ -127,9 +135,11 @@ class OrderlyConsumption:
                 continue
             lock_retry = FIRST_LOCK_RETRY
             async with self._permits:
-                if self._is_over(process_queue):
-                    return
-                if not self._lock_counts(process_queue):
+                if self._line is not None:
+                    await self._line.stand()
+                if self._is_over(process_queue) or not self._lock_counts(process_queue):
+                    if self._line is not None:
+                        self._line.move()
                     continue  # it took too long to get here
                 pause = await self._consume(process_queue, context)
             calls += 1
@@ -297,3 +307,46 @@ class _Driver:
 
     def __init__(self) -> None:
         self.arrival = asyncio.Event()
+
+
+class _Line:
+    """Those who wait for room, first come, first served.
+
+    Who is called has the room only until it awaits something: nobody else runs before, and nobody else is promised it.
+    """
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._called = 0
+
+    async def stand(self) -> None:
+        """Return when there is room for the caller, to be taken at once or given back by `move`."""
+        if not self._waiting and self._room.free > self._called:
+            return
+        while True:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if not self._waiting:
+                self._room.watch(self.move)
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._called -= 1
+                self.move()
+                raise
+            self._called -= 1
+            if self._room.free > self._called:
+                return
+
+    def move(self) -> None:
+        """Call those in front, as many as there is room for."""
+        waiting = self._waiting
+        while waiting and (waiting[0].done() or self._room.free > self._called):
+            turn = waiting.popleft()
+            if not turn.done():
+                self._called += 1
+                turn.set_result(None)
+        if not waiting:
+            self._room.unwatch(self.move)

@@ -75,10 +75,13 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         self._life.require_not_started("give it a listener")
         self._concurrent, self._orderly, self._room = listener, None, room
 
-    def listen_orderly(self, listener: OrderlyListener) -> None:
-        """Messages go to this listener, one call at a time in each queue, in the queue's order."""
+    def listen_orderly(self, listener: OrderlyListener, room: Room | None = None) -> None:
+        """Messages go to this listener, one call at a time in each queue, in its order.
+
+        Calls begin only while there is room, where some is given, and then only under a lock that still counts.
+        """
         self._life.require_not_started("give it a listener")
-        self._concurrent, self._orderly = None, listener
+        self._concurrent, self._orderly, self._room = None, listener, room
 
     # Life
 
@@ -128,7 +131,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         send_back = self._send_back()
         if self._orderly is not None:
             lock = self._lock_again if self._clustering else None
-            return OrderlyConsumption(member, self.settings, self._orderly, send_back, lock)
+            return OrderlyConsumption(member, self.settings, self._orderly, send_back, lock, room=self._room)
         assert self._concurrent is not None
         return ConcurrentConsumption(
             member, self.settings, self._concurrent, send_back, self._assigned_process_queues, room=self._room

@@ -54,7 +54,7 @@ class RocketMember(ConsumerBinding, Generic[R]):
         self._forget_group = forget_group
         subscribe(consumer, destination)
         if self._delivery.ordered:
-            consumer.listen_orderly(self._handle_in_order)
+            consumer.listen_orderly(self._handle_in_order, destination.permits)
         else:
             consumer.listen_concurrently(self._handle, destination.permits)
 

@@ -20,6 +20,7 @@ from rocket_client import (
     PullConsumerSettings,
     PushConsumer,
     PushConsumerSettings,
+    Room,
     SendResult,
 )
 from rocket_remoting import MemoryTransport, Message, MessageExt, MessageQueue
@@ -92,9 +93,11 @@ class ClientStage:
         consumer.listen_concurrently(listener)
         return consumer
 
-    def orderly(self, listener: Any, group: str = "kitchen", **settings: Any) -> PushConsumer:
+    def orderly(
+        self, listener: Any, group: str = "kitchen", *, room: Room | None = None, **settings: Any
+    ) -> PushConsumer:
         consumer = self.consumer(group, **settings)
-        consumer.listen_orderly(listener)
+        consumer.listen_orderly(listener, room)
         return consumer
 
     def polling(self, group: str = "kitchen", topic: str = "orders", **settings: Any) -> LitePullConsumer:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from rocket_client import ConsumeContext, MessageModel, Reject, Success, Suspend
+from rocket_client import ConsumeContext, MessageModel, PushConsumer, Reject, Success, Suspend
 from rocket_remoting import MessageExt
+from streamkit.binder.permits import Permits
 from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, restart, until
 
 
@@ -333,14 +334,15 @@ def test_a_lock_that_cannot_be_renewed_counts_for_30_seconds() -> None:
     play(scene)
 
 
-def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more() -> None:
+@pytest.mark.parametrize("room", [None, Permits(1)])
+def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more(room: Permits | None) -> None:
     """With calls of 40 s, one at a time, the second queue's lock is too old when its turn comes."""
 
     async def scene(stage: ClientStage) -> None:
         heard = Heard(lambda message: asyncio.sleep(40))
         for queue in range(2):
             await stage.send([b"%d" % queue], queue=queue)
-        async with stage.orderly(heard, concurrency=1):
+        async with one_at_a_time(stage, heard, room):
             await heard.count(1)
             port = int(stage.broker.broker_address.rpartition(":")[2])
             await stage.broker.broker.stop()
@@ -351,6 +353,44 @@ def test_a_lock_that_ends_while_a_call_waits_for_another_counts_no_more() -> Non
         assert {*heard.bodies} == {b"0", b"1"}
 
     play(scene, queues=2)
+
+
+def one_at_a_time(stage: ClientStage, heard: Heard, room: Permits | None) -> PushConsumer:
+    """Return a consumer that makes one call at a time, or whose listener lets one call at a time work."""
+    if room is None:
+        return stage.orderly(heard, concurrency=1)
+
+    async def listen(messages: list[MessageExt], context: ConsumeContext) -> object:
+        await room.acquire()
+        try:
+            return await heard(messages, context)
+        finally:
+            room.release()
+
+    return stage.orderly(listen, room=room)
+
+
+def test_queues_take_turns_where_there_is_room_for_one() -> None:
+    """Who was heard stands behind the others, and who gives its queues back while it waits is in nobody's way."""
+
+    async def scene(stage: ClientStage) -> None:
+        room = Permits(1)
+        first, second = (Heard(lambda message: asyncio.sleep(1)) for _ in range(2))
+        for queue in range(4):
+            await stage.send([b"%d" % queue] * 6, queue=queue)
+        room.withhold()
+        async with one_at_a_time(stage, first, room):
+            await asyncio.sleep(30)
+            assert not first.messages
+            room.grant()
+            await first.count(8)
+            assert {*first.bodies[:4]} == {*first.bodies[4:]} == {b"0", b"1", b"2", b"3"}
+            async with one_at_a_time(stage, second, Permits(1)):
+                await until(lambda: len(first.messages) + len(second.messages) == 24)
+        assert sorted(first.bodies + second.bodies) == sorted([b"0", b"1", b"2", b"3"] * 6)
+        assert room.free == 1
+
+    play(scene)
 
 
 def test_a_shutdown_lets_the_call_under_way_finish() -> None:
