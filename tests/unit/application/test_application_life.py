@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -75,21 +76,19 @@ def test_the_life_of_bindings_is_told(make_app: MakeApplication) -> None:
     app.stream_listener("a")(lambda: None)
     app.enable_binding(_Output)
     told: list[str] = []
-    signals = [application_started, binding_created, binding_removed, application_stopped]
-    receivers = []
-    for event in signals:
-
-        def note(sender: object, *, _name: str = event.name, **values: object) -> None:
-            told.append(f"{_name} {values.get('binding', '')}".strip())
-
-        receivers.append(note)
-        event.connect(note, sender=app)
 
     async def main() -> None:
         async with app:
             pass
 
-    asyncio.run(main())
+    with ExitStack() as connected:
+        for event in (application_started, binding_created, binding_removed, application_stopped):
+
+            def note(sender: object, *, _name: str = event.name, **values: object) -> None:
+                told.append(f"{_name} {values.get('binding', '')}".strip())
+
+            connected.enter_context(event.connected_to(note, sender=app))
+        asyncio.run(main())
     assert told == [
         "binding_created a-out",
         "binding_created a",

@@ -226,11 +226,10 @@ def test_a_poll_under_way_is_finished_when_the_application_stops(make_app: MakeA
         await asyncio.sleep(5)
         return "x"
 
-    @message_sent.connect_via(app)
     def note(sender: object, *, binding: str, message: Message[bytes]) -> None:
         sent.append((binding, message.payload))
 
-    with app.test() as test:
+    with message_sent.connected_to(note, sender=app), app.test() as test:
         test.advance(seconds=1)
         test.run(app.stop())
         assert sent == [("slow-out-0", b"x")]
