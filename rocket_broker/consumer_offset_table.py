@@ -172,9 +172,15 @@ class ConsumerOffsetTable:
         """Write the file every ``flushConsumerOffsetInterval``; runs until cancelled."""
         while True:
             await asyncio.sleep(self._settings.flush_consumer_offset_interval / 1000)
+            if not self._dirty:
+                continue
+            self._dirty = False
             try:
-                self.save()
-            except OSError as e:
+                await self._file.write_and_sync(self.encode())
+            except BaseException as e:
+                self._dirty = True
+                if not isinstance(e, OSError):
+                    raise
                 _log.error("consumer offsets could not be written, trying again: %s", e)
 
     def _remove(self, keys: Iterable[str]) -> None:

@@ -11,9 +11,11 @@ old one's place. Should the file be damaged all the same, the backup is read and
 Apache's brokers do.
 """
 
+import asyncio
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -47,6 +49,8 @@ class TableFile:
         self._temporary = path.with_name(path.name + ".tmp")
         self._durable = durable
         self._is_damaged = False
+        self._writing = threading.Lock()
+        self._given = self._written = 0
 
     def load(self, decode: Callable[[bytes], T]) -> T | None:
         """Return the table as ``decode`` makes it, or None when it was never written.
@@ -79,19 +83,41 @@ class TableFile:
         Raises:
             OSError: It cannot be written, as on a full disk; the file is what it was.
         """
+        self._given += 1
+        self._write(content, self._given, self._durable)
+
+    async def write_and_sync(self, content: bytes) -> None:
+        """As `write`, in a thread, and on the disk when this returns. What is given to `write` meanwhile counts.
+
+        For tables that are written again and again: a file system that keeps the new name before the content would
+        have the file and its backup empty after a power failure.
+
+        Raises:
+            OSError: As `write`.
+        """
+        self._given += 1
+        await asyncio.to_thread(self._write, content, self._given, True)
+
+    def _write(self, content: bytes, number: int, durable: bool) -> None:
         if len(content) <= INDENT_UP_TO:
             content = msgspec.json.format(content, indent=1)
-        try:
-            self._replace(content)
-        except OSError as e:
-            e.filename = e.filename or str(self._temporary)  # a write that fails does not say of which file
-            raise
+        with self._writing:
+            if number < self._written:
+                return
+            try:
+                self._replace(content, durable)
+            except OSError as e:
+                e.filename = e.filename or str(
+                    self._temporary
+                )  # a write that fails does not say of which file
+                raise
+            self._written = number
 
-    def _replace(self, content: bytes) -> None:
+    def _replace(self, content: bytes, durable: bool) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._temporary.open("wb") as file:
             file.write(content)
-            if self._durable:
+            if durable:
                 file.flush()
                 os.fsync(file.fileno())
         if self.path.exists() and not self._is_damaged:

@@ -138,7 +138,8 @@ class DelayService:
             OSError: It cannot be written.
         """
         if self.offsets != self._saved:
-            self._write(self.offsets)
+            self._file.write(self.encode())
+            self._saved = dict(self.offsets)
 
     def encode(self) -> bytes:
         """Return the content of ``delayOffset.json``."""
@@ -166,13 +167,10 @@ class DelayService:
         offsets, delivered = dict(self.offsets), self._store.max_commit_log_offset
         try:
             if await self._store.flush_to(delivered):
-                self._write(offsets)
+                await self._file.write_and_sync(_encoded(offsets))
+                self._saved = offsets
         except OSError as e:
             _log.error("delay offsets could not be written, trying again: %s", e)
-
-    def _write(self, offsets: Mapping[int, int]) -> None:
-        self._file.write(_encoded(offsets))
-        self._saved = dict(offsets)
 
     def _run(self, level: int) -> None:
         """Deliver what is due of the level, and set the timer for what is not."""

@@ -1,6 +1,8 @@
 """A table's file is replaced as a whole and has a backup."""
 
+import asyncio
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,33 @@ def test_a_damaged_file_is_replaced_by_its_backup_with_a_warning(
     with caplog.at_level(logging.WARNING):
         assert file.load(number) == 1
     assert "table.json.bak: read instead of table.json" in caplog.text
+
+
+def test_what_is_written_while_a_thread_writes_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the thread has begun or not; and what it writes is on the disk before it has the file's name."""
+    file = TableFile(tmp_path / "table.json")
+    seen: list[bytes] = []
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        seen.append(file.path.read_bytes() if file.path.exists() else b"")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    async def main() -> None:
+        early, late = (asyncio.create_task(file.write_and_sync(content)) for content in (b"1", b"2"))
+        await asyncio.sleep(0)
+        file.write(b"3")
+        await asyncio.gather(early, late)
+        assert file.path.read_bytes() == b"3"
+        await file.write_and_sync(b"4")
+        assert file.path.read_bytes() == b"4"
+
+    asyncio.run(main())
+    assert seen[-1] == b"3"
 
 
 def test_what_is_damaged_does_not_become_the_backup(tmp_path: Path) -> None:
