@@ -138,8 +138,6 @@ class OrderlyConsumption:
                 if self._line is not None:
                     await self._line.stand()
                 if self._is_over(process_queue) or not self._lock_counts(process_queue):
-                    if self._line is not None:
-                        self._line.move()
                     continue  # it took too long to get here
                 pause = await self._consume(process_queue, context)
             calls += 1
@@ -313,6 +311,7 @@ class _Line:
     """Those who wait for room, first come, first served.
 
     Who is called has the room only until it awaits something: nobody else runs before, and nobody else is promised it.
+    What it has not taken then is the next one's.
     """
 
     def __init__(self, room: Room) -> None:
@@ -321,7 +320,7 @@ class _Line:
         self._called = 0
 
     async def stand(self) -> None:
-        """Return when there is room for the caller, to be taken at once or given back by `move`."""
+        """Return when there is room for the caller, to be taken at once."""
         if not self._waiting and self._room.free > self._called:
             return
         while True:
@@ -338,6 +337,7 @@ class _Line:
                 raise
             self._called -= 1
             if self._room.free > self._called:
+                asyncio.get_running_loop().call_soon(self.move)
                 return
 
     def move(self) -> None:

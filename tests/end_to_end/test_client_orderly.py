@@ -393,6 +393,30 @@ def test_queues_take_turns_where_there_is_room_for_one() -> None:
     play(scene)
 
 
+def test_a_call_that_needs_no_room_leaves_it_to_those_behind_it() -> None:
+    """It may have failed before it got there: whoever stands in line behind it is called all the same."""
+
+    async def scene(stage: ClientStage) -> None:
+        room, heard = Permits(1), Heard()
+
+        async def listen(messages: list[MessageExt], context: ConsumeContext) -> object:
+            if messages[0].body != b"0":
+                return await heard(messages, context)
+            await room.acquire()
+            try:
+                await asyncio.sleep(1)
+                return await heard(messages, context)
+            finally:
+                room.release()
+
+        for queue in range(4):
+            await stage.send([b"%d" % queue] * 3, queue=queue)
+        async with stage.orderly(listen, room=room):
+            await heard.count(12)
+
+    play(scene)
+
+
 def test_a_shutdown_lets_the_call_under_way_finish() -> None:
     """And hands nothing behind it to the listener; the next member begins there."""
 
