@@ -39,6 +39,9 @@ _SKIPPED: Final = portable.STEERING | {portable.KEY, portable.TAGS} | RESERVED_P
 
 _SEPARATORS: Final = "\x01\x02"
 
+_MOST_DIGITS: Final = 19
+"""Of a time in milliseconds that Java has a number for; Python reads none of thousands of digits."""
+
 
 def to_properties(headers: portable.MessageHeaders) -> dict[str, str]:
     """The user properties of an outgoing message: every header the receiver is to see.
@@ -99,7 +102,8 @@ def from_message(message: MessageExt) -> dict[str, object]:
     if unique_key := properties.get(PROPERTY_UNIQUE_KEY):
         headers[TRANSACTION_ID] = unique_key
     if timestamp := properties.get(portable.TIMESTAMP):
-        headers[portable.TIMESTAMP] = int(timestamp) if timestamp.isdecimal() else message.born_timestamp
+        is_time = timestamp.isdecimal() and len(timestamp) <= _MOST_DIGITS
+        headers[portable.TIMESTAMP] = int(timestamp) if is_time else message.born_timestamp
     if types := properties.get(portable.JSON_HEADER_TYPES):
         _restore(headers, types)
     return headers

@@ -114,6 +114,14 @@ def test_types_that_do_not_fit_leave_the_text(types: str) -> None:
     assert from_message(received({"n": "abc", portable.JSON_HEADER_TYPES: types}))["n"] == "abc"
 
 
+@pytest.mark.parametrize("text", ["yesterday", "9" * 5000])
+def test_a_time_that_is_none_leaves_the_broker_s(text: str) -> None:
+    """Nobody could settle a message whose headers cannot be made: in ordered mode its queue would wait for ever."""
+    message = received({portable.TIMESTAMP: text})
+    message.born_timestamp = 5
+    assert from_message(message)[portable.TIMESTAMP] == 5
+
+
 def test_the_broker_s_facts_are_headers() -> None:
     """Under the names of Spring's first generation, and the portable ones."""
     message = received({"TAGS": "paid", "KEYS": "o-1", "UNIQ_KEY": "0A"})
