@@ -8,7 +8,8 @@
 
 A reader never sees a half-written file: the new content is complete under another name before it takes the
 old one's place. Should the file be damaged all the same, the backup is read and a warning says so, as
-Apache's brokers do.
+Apache's brokers do. The backup is on the disk: of file systems that keep names before contents a power failure
+would else leave two empty files.
 """
 
 import asyncio
@@ -49,6 +50,7 @@ class TableFile:
         self._temporary = path.with_name(path.name + ".tmp")
         self._durable = durable
         self._is_damaged = False
+        self._is_synced = False  # as far as is known
         self._writing = threading.Lock()
         self._given = self._written = 0
 
@@ -115,15 +117,24 @@ class TableFile:
 
     def _replace(self, content: bytes, durable: bool) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        is_good = self.path.exists() and not self._is_damaged
+        if is_good and not self._is_synced:
+            self._sync()
+        durable = durable or not (is_good or self.backup.exists())
         with self._temporary.open("wb") as file:
             file.write(content)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
-        if self.path.exists() and not self._is_damaged:
+        if is_good:
             self._back_up()
         self._temporary.replace(self.path)
-        self._is_damaged = False
+        self._is_damaged, self._is_synced = False, durable
+
+    def _sync(self) -> None:
+        with self.path.open("rb+") as file:
+            os.fsync(file.fileno())
+        self._is_synced = True
 
     def _back_up(self) -> None:
         """Give the present content the backup's name too: the file itself is never missing."""

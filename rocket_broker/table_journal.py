@@ -16,6 +16,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -48,6 +49,7 @@ class TableJournal:
 
     def __init__(self, table: Path, *, durable: bool = False) -> None:
         self.path = table.with_name(table.name + ".log")
+        self._table = table
         self._durable = durable
         self._added = asyncio.Event()
 
@@ -106,7 +108,13 @@ class TableJournal:
         while True:
             await self._added.wait()
             await asyncio.sleep(MERGE_SECONDS)
+            await asyncio.to_thread(_sync, self._table)  # who writes it waits for that: here nobody else does
             self.merge(save)
+
+
+def _sync(table: Path) -> None:
+    with suppress(OSError), table.open("rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _ends_amid_a_line(file: BinaryIO) -> bool:

@@ -73,6 +73,27 @@ def test_what_is_written_while_a_thread_writes_counts(
     assert seen[-1] == b"3"
 
 
+def test_a_power_failure_leaves_the_file_or_its_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the file system keeps names before contents, however quickly one write follows the other."""
+    table, synced, sync = TableFile(tmp_path / "table.json"), set[bytes](), os.fsync
+
+    def fsync(descriptor: int) -> None:
+        sync(descriptor)
+        synced.update(
+            path.read_bytes()
+            for path in tmp_path.iterdir()
+            if os.path.samestat(path.stat(), os.fstat(descriptor))
+        )
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    for content in (b"1", b"2", b"3", b"4"):
+        table.write(content)
+        left = [path.read_bytes() for path in (table.path, table.backup) if path.exists()]
+        assert synced.intersection(left)
+
+
 def test_what_is_damaged_does_not_become_the_backup(tmp_path: Path) -> None:
     """The good one stays until a new one is there, also through a write that fails."""
     file = TableFile(tmp_path / "table.json")
