@@ -5,7 +5,7 @@ from typing import Literal, Self
 from tests.peer.java_client import JavaClient, JavaMessage
 from tests.peer.json_peer import Json
 
-SEEKS = 3
+SEEKS = 5
 
 
 class JavaPullConsumer:
@@ -70,18 +70,19 @@ class JavaPoller:
         """Shut it down; its offsets are on the broker then."""
         self._call("stopPulling")
 
-    def poll_from(self, queue: int, offset: int | Literal["begin", "end"], count: int) -> list[JavaMessage]:
+    def poll_from(self, queue: int, offset: int | Literal["begin"], count: int) -> list[JavaMessage]:
         """Seek, and return what is polled then.
 
-        The pull task that a seek ends may still take the place to go to, and the next one goes on where the queue was
-        (nextPullOffset in Apache's DefaultLitePullConsumerImpl): then nothing comes, and the seek is made again.
+        The pull task that a seek ends may still take the place to go to, and then nothing comes; or what it pulled
+        before comes in front (Apache's DefaultLitePullConsumerImpl): then the seek is made again.
         """
-        for _ in range(SEEKS - 1):
+        first = 0 if offset == "begin" else offset
+        for _ in range(SEEKS):
             self.seek(queue, offset)
-            if polled := self.poll(count):
-                return polled
-        self.seek(queue, offset)
-        return self.poll(count)
+            polled = self.poll(count)
+            if polled and polled[0].offset == first:
+                break
+        return polled
 
     def poll(self, count: int) -> list[JavaMessage]:
         """Return what comes: at least `count` messages if they come."""
