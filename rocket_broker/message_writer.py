@@ -91,6 +91,7 @@ class MessageWriter:
         prepared_transaction_offset: int = 0,
         keep_wait: bool = True,
         may_delay: bool = True,
+        was_stored: bool = False,
     ) -> PutResult:
         """Store one message, delayed if its properties say so.
 
@@ -107,6 +108,7 @@ class MessageWriter:
             prepared_transaction_offset: Where the half message lies that this one takes the place of.
             keep_wait: Store the property ``WAIT`` of a message that is not delayed.
             may_delay: Heed the property ``DELAY``; false for a message that has waited already.
+            was_stored: Whether it was taken before: its body may be larger than what may be sent now.
 
         Raises:
             Refusal: The delay level is no number.
@@ -141,6 +143,7 @@ class MessageWriter:
                 properties.get(PROPERTY_KEYS, ""),
                 properties.get(PROPERTY_UNIQUE_KEY, ""),
                 wait is None or wait.lower() == "true",
+                was_stored,
             )
         )
 

@@ -110,6 +110,7 @@ class SendBackProcessor:
             born_timestamp=message.born_timestamp,
             born_host=message.born_host,
             reconsume_times=message.reconsume_times + 1,
+            was_stored=True,
         )
         if result.status is not PutStatus.OK:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"message {result.status.value}")

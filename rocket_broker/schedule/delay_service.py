@@ -247,6 +247,7 @@ class DelayService:
             born_host=message.born_host,
             reconsume_times=message.reconsume_times,
             may_delay=False,
+            was_stored=True,
         )
         if result.status in _NEVER:
             _log.error(

@@ -313,6 +313,7 @@ class TimerService:
             born_host=message.born_host,
             reconsume_times=message.reconsume_times,
             may_delay=False,
+            was_stored=True,
         ).status
 
     # Files

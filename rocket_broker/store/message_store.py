@@ -144,7 +144,7 @@ class MessageStore:
         refusal = self._refusal()
         if refusal is not None:
             return PutResult(refusal)
-        if len(message.body) > self.settings.max_message_size:
+        if len(message.body) > self.settings.max_message_size and not message.was_stored:
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         if len(message.properties) > MAX_PROPERTIES_LENGTH:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED)

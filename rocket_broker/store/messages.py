@@ -27,6 +27,7 @@ class StoreMessage(msgspec.Struct, gc=False):
         keys: The KEYS property, keys separated by spaces; each is indexed.
         unique_key: The UNIQ_KEY property; indexed.
         wait_store_ok: Whether the sender waits for the disk under SYNC_FLUSH.
+        was_stored: Whether it was taken before, and is stored anew: what may be sent now says nothing of its size.
     """
 
     topic: str
@@ -44,6 +45,7 @@ class StoreMessage(msgspec.Struct, gc=False):
     keys: str = ""
     unique_key: str = ""
     wait_store_ok: bool = True
+    was_stored: bool = False
 
 
 class PutStatus(Enum):

@@ -241,6 +241,7 @@ class HalfMessages:
             reconsume_times=message.reconsume_times,
             prepared_transaction_offset=message.commit_log_offset,
             may_delay=may_delay,
+            was_stored=True,
         )
 
     def _put_op(self, half_offset: int) -> PutStatus:
