@@ -5,6 +5,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import ClassVar, Final, TypeVar
@@ -120,10 +121,10 @@ class KafkaBinder(Binder):
             f"binder {self.name!r} at {brokers}: {error}", key=error.key, origin=error.origin
         )
 
-    def _transactional_sender(self, number: int) -> Sender:
+    def _transactional_sender(self, number: int, threads: Executor) -> Sender:
         config = self._clients.transactional_config(number)
         timeout = self._properties.transaction.producer.close_timeout.total_seconds()
-        return Sender(partial(connect_transactional, config), timeout)
+        return Sender(partial(connect_transactional, config), timeout, threads)
 
     async def stop(self) -> None:
         """Disconnect."""

@@ -10,8 +10,9 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from binders.kafka.clients import Producer
 from kafka.errors import IllegalStateError
@@ -19,19 +20,25 @@ from kafka.errors import IllegalStateError
 RecordMetadata: TypeAlias = Any
 """kafka-python's `RecordMetadata`."""
 
+R = TypeVar("R")
+
 
 class Sender:
     """A producer, connected when it is first needed."""
 
-    def __init__(self, connect: Callable[[], Producer], close_timeout: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Producer], close_timeout: float, threads: Executor | None = None
+    ) -> None:
         """Make one that is not connected.
 
         Args:
             connect: Makes the producer; blocks while it connects.
             close_timeout: Seconds that closing waits for messages on their way.
+            threads: Where the producer's blocking calls are made; by default the loop's own.
         """
         self._connect = connect
         self._close_timeout = close_timeout
+        self._threads = threads
         self._loop = asyncio.get_running_loop()
         self._producer: Producer | None = None
         self._connecting: asyncio.Task[Producer] | None = None
@@ -54,13 +61,17 @@ class Sender:
             return self._producer
         if self._connecting is None or self._connecting.done():
             self._connecting = self._loop.create_task(self._connected())
-            self._connecting.add_done_callback(_take_exception)
+            self._connecting.add_done_callback(take_exception)
         # Whoever gives up does not end the thread that connects: what it makes is the next one's, or `close`'s.
         return await asyncio.shield(self._connecting)
 
     async def _connected(self) -> Producer:
-        self._producer = await asyncio.to_thread(self._connect)
+        self._producer = await self.call(self._connect)
         return self._producer
+
+    async def call(self, call: Callable[[], R]) -> R:
+        """Make a call that blocks, on one of the threads."""
+        return await self._loop.run_in_executor(self._threads, call)
 
     async def send(self, topic: str, **record: Any) -> RecordMetadata:
         """Send a record, of kafka-python's `value`, `key`, `headers`…; returns when the broker has acknowledged it.
@@ -75,7 +86,7 @@ class Sender:
         """Return the producer once it knows the topic's partitions, so that sending to it does not block."""
         producer = self._producer or await self.start()
         if not producer.knows(topic):
-            await asyncio.to_thread(producer.partitions_for, topic)
+            await self.call(partial(producer.partitions_for, topic))
         return producer
 
     def begin(self, producer: Producer, topic: str, **record: Any) -> "asyncio.Future[RecordMetadata]":
@@ -94,7 +105,7 @@ class Sender:
         producer, self._producer = self._producer, None
         if producer is not None:
             seconds = self._close_timeout if timeout is None else timeout
-            await asyncio.to_thread(producer.close, timeout=seconds)
+            await self.call(partial(producer.close, timeout=seconds))
 
     # kafka-python's thread
 
@@ -130,7 +141,7 @@ class Sender:
                 answer.set_exception(error)
 
 
-def _take_exception(connecting: asyncio.Task[Producer]) -> None:
+def take_exception(task: asyncio.Task[Any]) -> None:
     """Whoever waited may have given up: asyncio would log the failure as one that nobody heard of."""
-    if not connecting.cancelled():
-        connecting.exception()
+    if not task.cancelled():
+        task.exception()

@@ -9,14 +9,20 @@
     a message is sent outside of a listener ─▶ a transaction of its own
 
 A transaction has a producer to itself; the producers are numbered, and the number is kept: `<prefix>0`, `<prefix>1`, …
+So there are as many as transactions at once: one for each partition a listener is at work at, and 16 for what is sent
+outside of listeners. Whoever waits for a transaction's end waits on a thread, until brokers answer or the producer is
+closed; these threads are the transactions' own, so that nobody else waits for one of them.
+
 What belongs to a transaction is told by its context, so it has to be sent in the listener's own task or thread.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from binders.kafka.clients import Producer
@@ -24,18 +30,24 @@ from binders.kafka.handling import Hand
 from binders.kafka.partition import Delivery
 from binders.kafka.producer import KafkaProducerBinding
 from binders.kafka.properties import KafkaProducerProperties
-from binders.kafka.sending import Sender
+from binders.kafka.sending import Sender, take_exception
 from kafka import OffsetAndMetadata, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import IllegalStateError, KafkaError
 from streamkit.binder.binder import ConsumerDestination, ProducerDestination
 from streamkit.binder.settlement import Accept, Retry, Settlement
 from streamkit.errors import ConfigurationError
+from streamkit.listener_threads import ListenerThreads
 from streamkit.messaging.message import Message
 
 log = logging.getLogger(__name__)
 
 _LAST_ABORT: Final = 5.0
 """How long brokers are given to hear that a transaction is aborted whose call was given up, in seconds."""
+
+AT_ONCE: Final = 16
+"""Transactions of messages that are sent outside of listeners: more wait for one of them to end."""
+# Each transaction has at most two calls that wait: its commit, and its abort if that is given up.
+_THREADS: Final = 10_000
 
 GroupMetadata: TypeAlias = Any
 """kafka-python's `ConsumerGroupMetadata`."""
@@ -65,7 +77,7 @@ class Transaction:
         Raises:
             KafkaError: Nothing counts.
         """
-        await asyncio.shield(asyncio.to_thread(self._commit, offsets or {}, group))
+        await self._call(partial(self._commit, offsets or {}, group))
         self.is_open = False
 
     def _commit(self, offsets: Mapping[TopicPartition, int], group: GroupMetadata) -> None:
@@ -80,18 +92,28 @@ class Transaction:
         Raises:
             KafkaError: It could not be told; the brokers abort it when its time is over.
         """
-        await asyncio.shield(asyncio.to_thread(self._producer.abort_transaction))
+        await self._call(self._producer.abort_transaction)
         self.is_open = False
+
+    async def _call(self, call: Callable[[], None]) -> None:
+        """Whoever gives up waiting does not end the call."""
+        calling = asyncio.create_task(self._sender.call(call))
+        calling.add_done_callback(take_exception)
+        await asyncio.shield(calling)
 
 
 class Transactions:
     """The transactions of one binder, and the producers that wait for the next."""
 
-    def __init__(self, sender: Callable[[int], Sender]) -> None:
-        """Make one; `sender` makes the sender with a number, not connected yet."""
-        self._sender = sender
+    def __init__(self, sender: Callable[[int, Executor], Sender]) -> None:
+        """Make one; `sender` makes the sender with a number, not connected yet, that blocks these threads."""
+        self._make_sender = sender
+        self._threads = ListenerThreads(_THREADS, "kafka transactions")
         self._free: list[tuple[int, Sender]] = []
+        self._used: set[Sender] = set()
         self._made = 0
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._is_closed = False
         self._current: ContextVar[Transaction | None] = ContextVar("kafka_transaction", default=None)
 
     @property
@@ -115,9 +137,10 @@ class Transactions:
         Raises:
             KafkaError: The brokers are away, or refuse.
         """
-        number, sender = self._free.pop() if self._free else (self._next(), None)
-        if sender is None:
-            sender = self._sender(number)
+        if self._is_closed:
+            raise IllegalStateError("the producers of transactions are closed")
+        number, sender = self._free.pop() if self._free else self._next()
+        self._used.add(sender)
         transaction: Transaction | None = None
         try:
             producer = await sender.start()
@@ -128,15 +151,26 @@ class Transactions:
             if transaction.is_open:
                 await transaction.abort()
         except BaseException:
-            if transaction is not None and transaction.is_open:
+            if transaction is not None and transaction.is_open and not self._is_closed:
                 await self._abandon(transaction)
             raise
         finally:
-            if transaction is None or transaction.is_open:
+            self._used.discard(sender)
+            if transaction is None or transaction.is_open or self._is_closed:
                 # Whatever state the producer is in, another one with its number ends what it began.
                 await sender.close(0)
                 sender = self._sender(number)
             self._free.append((number, sender))
+
+    async def send(self, topic: str, record: Mapping[str, object]) -> None:
+        """Send a record in a transaction of its own; returns when it counts.
+
+        Raises:
+            KafkaError: It does not.
+        """
+        async with self._room, self.open() as transaction:
+            await transaction.send(topic, record)
+            await transaction.commit()
 
     async def _abandon(self, transaction: Transaction) -> None:
         try:
@@ -145,15 +179,20 @@ class Transactions:
         except (KafkaError, TimeoutError) as error:
             log.warning("A transaction could not be aborted, so that it is left to the brokers: %r", error)
 
-    def _next(self) -> int:
+    def _next(self) -> tuple[int, Sender]:
         number, self._made = self._made, self._made + 1
-        return number
+        return number, self._sender(number)
+
+    def _sender(self, number: int) -> Sender:
+        return self._make_sender(number, self._threads)
 
     async def close(self) -> None:
-        """Disconnect the producers."""
-        while self._free:
-            _, sender = self._free.pop()
-            await sender.close()
+        """Disconnect the producers; transactions that are open get their `close-timeout`, and fail then."""
+        self._is_closed = True
+        senders = [*self._used, *(sender for _, sender in self._free)]
+        self._free.clear()
+        await asyncio.gather(*(sender.close() for sender in senders))
+        self._threads.shutdown(wait=False)
 
     def around(self, hand: Hand, binding: str, group: Callable[[], GroupMetadata]) -> Hand:
         """Have each delivery handled in a transaction.
@@ -167,7 +206,7 @@ class Transactions:
 
         async def hand_in_transaction(deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
             try:
-                membership = await asyncio.to_thread(group)
+                membership = await asyncio.get_running_loop().run_in_executor(self._threads, group)
                 async with self.open() as transaction:
                     settlements = await hand(deliveries)
                     if all(isinstance(settlement, Accept) for settlement in settlements):
@@ -228,9 +267,7 @@ class KafkaTransactionalProducerBinding(KafkaProducerBinding):
             if current is not None:
                 await current.send(topic, record)
                 return
-            async with self._transactions.open() as transaction:
-                await transaction.send(topic, record)
-                await transaction.commit()
+            await self._transactions.send(topic, record)
         except (KafkaError, ValueError, TypeError) as error:
             raise self._unsent(error) from error
 

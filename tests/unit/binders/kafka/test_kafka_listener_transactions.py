@@ -25,7 +25,7 @@ def test_a_message_whose_transaction_cannot_begin_is_retried(error: Exception) -
         return [ACCEPT for _ in deliveries]
 
     async def main() -> Sequence[Settlement]:
-        transactions = Transactions(lambda number: Sender(connect, 1.0))
+        transactions = Transactions(lambda number, threads: Sender(connect, 1.0, threads))
         delivery = Delivery(AssignedPartition(TopicPartition("orders", 0)), None)
         settled = await transactions.around(hand, "in", lambda: None)([delivery])
         await transactions.close()
@@ -66,7 +66,7 @@ def handled_in_transaction() -> tuple[AssignedPartition, Producer]:
         return [ACCEPT for _ in deliveries]
 
     async def main() -> None:
-        transactions = Transactions(lambda number: Sender(lambda: producer, 1.0))
+        transactions = Transactions(lambda number, threads: Sender(lambda: producer, 1.0, threads))
         partition.begin(7)
         partition.take([SimpleNamespace(offset=7)])
         settled = await transactions.around(hand, "in", lambda: generation)([partition.waiting.popleft()])
