@@ -132,7 +132,7 @@ class TableFile:
         self._is_damaged, self._is_synced = False, durable
 
     def _sync(self) -> None:
-        with self.path.open("rb+") as file:
+        with self.path.open("rb") as file:
             os.fsync(file.fileno())
         self._is_synced = True
 

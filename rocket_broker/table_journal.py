@@ -113,7 +113,7 @@ class TableJournal:
 
 
 def _sync(table: Path) -> None:
-    with suppress(OSError), table.open("rb+") as file:
+    with suppress(OSError), table.open("rb") as file:
         os.fsync(file.fileno())
 
 
