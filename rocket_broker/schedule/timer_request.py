@@ -30,6 +30,9 @@ TIMED_BYTES = b"TIMER_DEL"
 """What the names of `TIMER_PROPERTIES` begin with: properties without these bytes need no second look."""
 
 
+_LONG = 2**63
+
+
 def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettings) -> int | None:
     """Return the moment after which a message is to be delivered, None if it is not timed.
 
@@ -68,7 +71,7 @@ def _due(properties: Mapping[str, str], now_ms: int) -> int:
 
 def _number(name: str, text: str) -> int:
     try:
-        return int(text)
+        return max(-_LONG, min(int(text), _LONG))  # one of thousands of digits could not be told
     except ValueError:
         raise Refusal(
             ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {name} is no number: {text[:40]!r}"

@@ -139,6 +139,7 @@ def test_a_delivered_message_is_not_timed_again() -> None:
     [
         ({"TIMER_DELAY_SEC": str(40 * 24 * 3600 + 1)}, "bigger than the max delay 3456000000ms"),
         ({"TIMER_DELAY_SEC": "9" * 30}, "bigger than the max delay"),
+        ({"TIMER_DELAY_SEC": "9" * 4300}, "bigger than the max delay"),
         ({"TIMER_DELAY_SEC": "soon"}, "TIMER_DELAY_SEC is no number: 'soon'"),
         ({"TIMER_DELIVER_MS": ""}, None),
         ({"TIMER_DELAY_MS": "1e3"}, "TIMER_DELAY_MS is no number"),
