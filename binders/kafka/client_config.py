@@ -198,6 +198,14 @@ _JAVA_ASSIGNORS: Final = {
 }
 
 
+# A login module's options, as the tokenizer of Java's client takes them apart.
+_OPTION: Final = re.compile(
+    r"""(?P<name>\w+)\s*=\s*(?:(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<bare>[^\s;"']+))"""
+)
+_ESCAPED: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
 def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
     """Return the properties, by their names in Kafka.
 
@@ -293,13 +301,25 @@ def _login(jaas: str | None) -> Config:
     """User and password of a login module's options: `… required username="me" password="secret";`."""
     if jaas is None:
         return {}
-    options = dict(re.findall(r'(\w+)\s*=\s*"([^"]*)"', jaas))
+    options = {each["name"]: _value(each) for each in _OPTION.finditer(jaas)}
     if "username" in options and "password" in options:
         return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}
     if "Krb5LoginModule" in jaas:
         service = options.get("serviceName")
         return {} if service is None else {"sasl_kerberos_service_name": service}
     raise ValueError('sasl.jaas.config: expected a login module with username="…" and password="…"')
+
+
+def _value(option: re.Match[str]) -> str:
+    """What Java reads there: backslashes have a meaning between quotes only."""
+    if option["bare"] is not None:
+        return option["bare"]
+    return _ESCAPED.sub(_unescaped, option["quoted"][1:-1])
+
+
+def _unescaped(escaped: re.Match[str]) -> str:
+    text = escaped[1]
+    return chr(int(text, 8)) if text.isdigit() and text[0] < "8" else _ESCAPES.get(text, text)
 
 
 def _assignors(properties: Mapping[str, str]) -> tuple[str, ...]:

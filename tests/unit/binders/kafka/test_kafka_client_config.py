@@ -45,6 +45,22 @@ def test_users_come_out_of_the_login_module() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "user", "password"),
+    [
+        ("username='me' password='it is \"secret\"';", "me", 'it is "secret"'),
+        ("username=me password=secret;", "me", "secret"),
+        (r'username="me" password="a\"b\\c";', "me", r'a"b\c'),
+        (r'username="me" password="a\tb\44\q";', "me", "a\tb$q"),
+        ('password="username=you" username="me";', "me", "username=you"),
+    ],
+)
+def test_values_of_the_login_module_are_written_as_for_java(options: str, user: str, password: str) -> None:
+    """In quotes of either kind, with escapes, or without quotes."""
+    config = translated(Client.ADMIN, "here", {"sasl.jaas.config": f"x.PlainLoginModule required {options}"})
+    assert config == {"sasl_plain_username": user, "sasl_plain_password": password}
+
+
 def test_certificates_are_files_in_pem() -> None:
     """Trust store and key store are what kafka-python calls the files of the authority and of the client."""
     properties = PEM | {
