@@ -228,8 +228,8 @@ class FetchThread:
 
     def _subscribe(self, consumer: Consumer) -> None:
         wanted = self._subscription
-        if wanted.begins_now and not wanted.is_pattern:
-            begin_now(consumer, wanted.topic)
+        if wanted.begins_now:
+            begin_now(consumer, wanted)
         if wanted.partitions is not None:
             keys = {TopicPartition(wanted.topic, number) for number in wanted.partitions}
             consumer.assign(sorted(keys))
@@ -449,16 +449,24 @@ class _Rebalance(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka
         self._thread.lost(self._consumer, set(lost))
 
 
-def begin_now(consumer: Consumer, topic: str) -> None:
-    """Commit the ends of a topic's partitions that the group has no offset of: what is sent from now on is for it."""
-    keys = [TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic)]
+def begin_now(consumer: Consumer, wanted: Subscription) -> None:
+    """Commit the ends of the partitions that the group has no offset of: what is sent from now on is for it."""
+    topics = _matching(consumer, wanted.topic) if wanted.is_pattern else [wanted.topic]
+    keys = [
+        TopicPartition(topic, number) for topic in topics for number in consumer.partitions_for_topic(topic)
+    ]
     fresh = [key for key in keys if consumer.committed(key) is None]
     if not fresh:
         return
     try:
         consumer.commit(_offsets(consumer.end_offsets(fresh)), timeout_ms=_LAST_COMMIT_MS)
     except KafkaError as error:  # members of the group are at work, so it is not new
-        log.debug("Where group and topic %r begin is left to the group's members: %r", topic, error)
+        log.debug("Where group and topic %r begin is left to the group's members: %r", wanted.topic, error)
+
+
+def _matching(consumer: Consumer, pattern: str) -> list[str]:
+    """The topics there are of that pattern, without Kafka's own."""
+    return [each for each in consumer.topics() if re.fullmatch(pattern, each)]
 
 
 def _offsets(positions: dict[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:

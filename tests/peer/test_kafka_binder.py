@@ -516,6 +516,26 @@ def test_a_destination_may_be_a_pattern(shop: Shop) -> None:
     asyncio.run(main())
 
 
+def test_an_anonymous_group_of_a_pattern_hears_all_that_is_sent_once_it_is_bound(shop: Shop) -> None:
+    """Also what comes before its partitions are dealt out, and nothing that was there."""
+
+    async def main() -> None:
+        await shop.send("old")
+        inbox = Inbox()
+        pattern: Mapping[str, object] = {
+            "bindings.in.destination": f"{shop.topic[:-1]}[{shop.topic[-1]}]",
+            "bindings.in.group": None,
+            "kafka.bindings.in.consumer.destination-is-pattern": "true",
+        }
+        async with shop.app() as sender, shop.app(shop.listening(inbox), **pattern):
+            for number in range(20):
+                await sender.bridge.asend("out", str(number))
+            heard = await inbox.wait(20)
+        assert sorted(int(message.payload) for message in heard) == list(range(20))
+
+    asyncio.run(main())
+
+
 def test_an_application_may_listen_to_rebalances(shop: Shop) -> None:
     """It is told which partitions come and go, and may begin where it likes."""
 
