@@ -334,7 +334,9 @@ class KafkaBinder(Binder):
             destination,
             group,
             client,
-            _subscription(destination, extended, client, partitions),
+            _subscription(
+                destination, extended, client, partitions, is_transactional=self._transactions is not None
+            ),
             await self._letters(destination, extended),
             partial(self._forget, group) if is_own else None,
         )
@@ -389,6 +391,8 @@ def _subscription(
     extended: KafkaConsumerProperties,
     client: ConsumerClient,
     partitions: int,
+    *,
+    is_transactional: bool,
 ) -> Subscription:
     assigned = None
     if not extended.auto_rebalance_enabled:
@@ -403,6 +407,7 @@ def _subscription(
         begins_now=client.config["auto_offset_reset"] == "latest",
         resets=extended.reset_offsets,
         commit_every=interval / 1000 if extended.ack_mode is AckMode.TIME else 0.0,
+        is_transactional=is_transactional,
     )
 
 

@@ -91,6 +91,7 @@ class Subscription:
         begins_now: Whether a group that has no offset begins with what is sent from now on.
         resets: Whether what the group has committed is ignored.
         commit_every: Seconds between commits; 0: whenever something is settled.
+        is_transactional: Whether each call commits its message's offset itself.
     """
 
     topic: str
@@ -99,6 +100,7 @@ class Subscription:
     begins_now: bool = False
     resets: bool = False
     commit_every: float = 0.0
+    is_transactional: bool = False
 
 
 class FetchThread:
@@ -360,8 +362,15 @@ class FetchThread:
                 self._partitions[key].committed = offset
 
     def _positions(self, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        known = self._partitions
-        return {key: known[key].position for key in keys if key in known and known[key].is_due}
+        found = {key: self._partitions[key] for key in keys if key in self._partitions}
+        return {key: each.position for key, each in found.items() if each.is_due and self._may_commit(each)}
+
+    def _may_commit(self, partition: AssignedPartition) -> bool:
+        """Whether the position would not take back what the transaction of a call commits meanwhile.
+
+        To the brokers the offset counts that came last, and not the greatest one.
+        """
+        return not (self._subscription.is_transactional and partition.calls)
 
     def _close(self, consumer: Consumer) -> None:
         try:

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import pytest
 from kafka import OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaTimeoutError
+from kafka.future import Future
 
+from binders.kafka.fetching import ConsumerClient, FetchThread, Subscription
 from binders.kafka.partition import AssignedPartition, Delivery
 from binders.kafka.sending import Sender
 from binders.kafka.transactions import Transactions
@@ -89,3 +91,63 @@ def test_what_a_transaction_has_committed_is_not_committed_once_more() -> None:
     partition, _ = handled_in_transaction()
     assert partition.position == 8
     assert not partition.is_due
+
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class Consumer:
+    """Has one partition with two messages, and notes what is committed."""
+
+    def __init__(self) -> None:
+        self.committed: list[int] = []
+        self._found = {ORDERS: [SimpleNamespace(offset=5), SimpleNamespace(offset=6)]}
+
+    def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
+        found, self._found = self._found, {}
+        return found
+
+    def assignment(self) -> set[TopicPartition]:
+        return {ORDERS}
+
+    def paused(self) -> set[TopicPartition]:
+        return set()
+
+    def begins_at(self, key: TopicPartition) -> int:
+        return 7
+
+    def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Future:
+        self.committed.append(offsets[ORDERS].offset)
+        return Future().success(None)
+
+
+@pytest.mark.parametrize(("is_transactional", "meanwhile"), [(True, [5]), (False, [5, 6])])
+def test_a_transaction_is_not_taken_back_by_what_was_settled_before_it(
+    is_transactional: bool, meanwhile: list[int]
+) -> None:
+    """To brokers the last commit counts: the group would be back at a message whose transaction has been committed."""
+
+    async def main() -> None:
+        taken: list[AssignedPartition] = []
+        subscription = Subscription("orders", is_transactional=is_transactional)
+
+        def take(batches: Sequence[tuple[AssignedPartition, Sequence[SimpleNamespace]]]) -> None:
+            for partition, records in batches:
+                partition.take(records)
+                taken.append(partition)
+
+        thread = FetchThread("in", ConsumerClient({}), subscription, take, lambda partition: None)
+        consumer = Consumer()
+        thread.assigned(consumer, {ORDERS})
+        thread.turn(consumer)
+        await asyncio.sleep(0)
+        (partition,) = taken
+        partition.settle(5)
+        partition.calls += 1
+        thread.turn(consumer)
+        assert consumer.committed == meanwhile
+        partition.calls -= 1
+        thread.turn(consumer)
+        assert consumer.committed == [5, 6]
+
+    asyncio.run(main())
