@@ -73,7 +73,7 @@ def spark_processor(
         input: The input binding.
         output: The output binding.
         schema: The payload's; see :func:`source`.
-        spark: Makes the session; the one that is active, or a new one, if not given.
+        spark: Makes the session; the one that runs in this process, or a new one, if not given.
         read_options: Further options of the input's format, such as `maxOffsetsPerTrigger`; see :func:`source`.
         settings: How the query runs; see :class:`QuerySettings`.
     """

@@ -56,7 +56,7 @@ def source(
         binding: The input binding.
         schema: The payload's, read by the binding's content type; a payload that does not fit fails the query.
             Without it the columns are those of the binder's format.
-        spark: The session; the one that is active, or a new one, if not given.
+        spark: The session; the one that runs in this process, or a new one, if not given.
         options: Further options of the binder's format, such as `maxOffsetsPerTrigger`; those that begin with
             `starting` take the place of where the binding's settings begin.
 

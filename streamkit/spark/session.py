@@ -87,10 +87,17 @@ def session(
 
 
 def running_session(app: str, given: "SparkSession | None" = None) -> "SparkSession":
-    """The session given, else the one that is active, else a new one."""
+    """The session given, else the one that runs in this process, with the settings it has; else a new one."""
     if given is not None:
         return given
-    return _spark_session().getActiveSession() or session(app)
+    kind = _spark_session()
+    from pyspark.errors import PySparkRuntimeError
+
+    try:
+        # The one that is active is known to the thread alone that has made it.
+        return kind.active()
+    except PySparkRuntimeError:  # there is none
+        return session(app)
 
 
 def _spark_session() -> "type[SparkSession]":

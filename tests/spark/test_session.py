@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from pyspark.sql.datasource import DataSource
 from streamkit.errors import ConfigurationError
 from streamkit.spark import session
 from streamkit.spark.python import wrapped
+from streamkit.spark.session import running_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +39,17 @@ def test_low_latency_keeps_state(spark: "SparkSession", tmp_path: Path) -> None:
         assert query.awaitTermination(100)
     assert found == {"a": 4, "b": 2}
     assert not list((tmp_path / "checkpoint").rglob("*.crc"))
+
+
+def test_the_session_that_runs_keeps_its_settings(spark: "SparkSession") -> None:
+    """Applications start queries in threads of their own, where it is taken as it is as well."""
+    settings = dict(spark.conf.getAll)
+    found: list[SparkSession] = []
+    thread = threading.Thread(target=lambda: found.append(running_session("app")))
+    thread.start()
+    thread.join()
+    assert found == [spark]
+    assert dict(spark.conf.getAll) == settings
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the program is a script")
