@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, MessageConversionError
 from streamkit.messaging import headers
 from streamkit.messaging.message import Message
 from streamkit.messaging.mime import MimeType
@@ -110,10 +110,22 @@ def _headers(
         ROW: number,
     }
     if columns.has_key and row[KEY] is not None:
-        values[headers.KEY] = str(row[KEY])
+        values[headers.KEY] = _text(row[KEY], KEY)
     if columns.has_tags and row[TAGS] is not None:
-        values[headers.TAGS] = str(row[TAGS])
+        values[headers.TAGS] = _text(row[TAGS], TAGS)
     return values
+
+
+def _text(value: object, column: str) -> str:
+    if not isinstance(value, bytes | bytearray):
+        return str(value)
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise MessageConversionError(
+            f"column {column!r}: the bytes of a row are no UTF-8 text: {bytes(value)!r}; encode them in the query, "
+            f"by base64({column})"
+        ) from error
 
 
 def sink_columns(frame: "DataFrame", binding: str, content_type: str) -> "DataFrame":

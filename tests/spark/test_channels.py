@@ -12,12 +12,12 @@ from pyspark.sql.types import MapType, StringType, StructType
 import streamkit.spark
 from streamkit import MessageHeaders, StreamApplication
 from streamkit.binder.binder import BindingState, HealthStatus
-from streamkit.errors import ApplicationError, ConfigurationError
+from streamkit.errors import ApplicationError, ConfigurationError, MessageConversionError
 from streamkit.feeding import feeders_on
 from streamkit.spark import spark_processor
 from streamkit.spark.channel_query import ChannelQuery
 from streamkit.spark.events import query_failed, query_progressed
-from streamkit.spark.rows import Columns, sink_columns
+from streamkit.spark.rows import Columns, messages_of, sink_columns
 from tests.spark.stand import Stand
 
 if TYPE_CHECKING:
@@ -301,6 +301,17 @@ def test_columns_are_told_apart_by_their_names() -> None:
     assert Columns.of(["tags", "a", "body"]) == Columns(("a", "body"), False, False, True, False)
     with pytest.raises(ConfigurationError, match="no payload: beside key, headers"):
         Columns.of(["key", "headers"])
+
+
+@pytest.mark.parametrize("binary", [bytes, bytearray])
+def test_keys_that_are_bytes_are_text(binary: type[bytes | bytearray]) -> None:
+    """As Kafka's source gives them, with rows of the application's queries or of a task; others are refused."""
+    columns = Columns.of(["key", "tags", "body"])
+    row = {"key": binary("Zürich".encode()), "tags": binary(b"a"), "body": binary(b"{}")}
+    (message,) = messages_of(iter([row]), columns, "query", 0)
+    assert (message.headers["streamkit_key"], message.headers["streamkit_tags"]) == ("Zürich", "a")
+    with pytest.raises(MessageConversionError, match=r"column 'key'.*no UTF-8 text: b'\\xff'.*base64\(key\)"):
+        list(messages_of(iter([row | {"key": binary(b"\xff")}]), columns, "query", 0))
 
 
 def test_headers_are_a_map_of_strings() -> None:
