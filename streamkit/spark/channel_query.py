@@ -28,7 +28,7 @@ from streamkit.messaging.message import Message
 from streamkit.spark.channel_source import content_type_of
 from streamkit.spark.events import query_failed, query_progressed, query_started, query_stopped
 from streamkit.spark.query_settings import QuerySettings
-from streamkit.spark.rows import QUERY_PROPERTY, Columns, messages_of, sink_columns
+from streamkit.spark.rows import QUERY_PROPERTY, Columns, messages_of, moments, sink_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -231,7 +231,7 @@ class ChannelQuery:
     def _send(self, batch: "DataFrame", epoch: int, columns: Columns) -> None:
         query = self._query_id(batch)
         rows = (row.asDict(recursive=True) for row in batch.toLocalIterator())
-        messages = messages_of(rows, columns, query, epoch)
+        messages = messages_of(map(moments(batch.schema), rows), columns, query, epoch)
         while window := list(islice(messages, _IN_FLIGHT)):
             self._app.portal.run(self._send_all(window))
 

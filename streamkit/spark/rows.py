@@ -10,8 +10,9 @@
     all others         the payload, an object with these fields, by the binding's content type
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
@@ -22,9 +23,9 @@ from streamkit.messaging.mime import MimeType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
-__all__ = ["EPOCH_PROPERTY", "QUERY_PROPERTY", "Columns", "messages_of", "sink_columns"]
+__all__ = ["EPOCH_PROPERTY", "QUERY_PROPERTY", "Columns", "messages_of", "moments", "sink_columns"]
 
 KEY, TAGS, HEADERS = "key", "tags", "headers"
 _HEADERS_TYPE: Final = "map<string,string>"
@@ -82,6 +83,39 @@ class Columns:
             )
         is_whole = len(payload) == 1 and payload[0] in WHOLE_PAYLOAD
         return cls(payload, is_whole, KEY in names, TAGS in names, HEADERS in names)
+
+
+def moments(schema: "StructType") -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """Return what gives the timestamps of a row their time zone, UTC.
+
+    Spark gives them to Python as the local time of this process, without a zone: who reads a message is elsewhere.
+    """
+    converted = _moments_in(schema)
+    return converted if converted is not None else lambda row: row
+
+
+def _moments_in(kind: "DataType") -> Callable[[Any], Any] | None:
+    """What converts the timestamps in a value, null included; None where there can be none."""
+    from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+
+    if isinstance(kind, TimestampType):
+        return lambda moment: moment and moment.astimezone(UTC)
+    if isinstance(kind, ArrayType) and (element := _moments_in(kind.elementType)):
+        return lambda values: values and [element(value) for value in values]
+    if isinstance(kind, MapType):
+        name, value = _moments_in(kind.keyType), _moments_in(kind.valueType)
+        if name or value:
+            name, value = name or _same, value or _same
+            return lambda values: values and {name(each): value(values[each]) for each in values}
+    if isinstance(kind, StructType):
+        fields = {field.name: found for field in kind if (found := _moments_in(field.dataType))}
+        if fields:
+            return lambda row: row and {**row, **{each: fields[each](row[each]) for each in fields}}
+    return None
+
+
+def _same(value: object) -> object:
+    return value
 
 
 def messages_of(

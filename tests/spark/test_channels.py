@@ -191,6 +191,39 @@ def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None
     assert sorted(found, key=str) == [({"n": 1}, "x", 0), ({"n": 2}, "y", 1)]
 
 
+def test_timestamps_say_their_time_zone(spark: "SparkSession", tmp_path: Path) -> None:
+    """Wherever in a row they are: without it they would be the local time of whoever reads them."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"at": "2024-07-01T12:00:00+02:00"}\n')
+    app = in_memory(**{"out": "moments", "in": "moments"})
+    heard = Heard()
+
+    @app.stream_listener("in")
+    def listen(row: dict[str, object]) -> None:
+        heard.add(row)
+
+    read = spark.readStream.schema("at timestamp").json(str(tmp_path / "in"))
+    rows = read.selectExpr(
+        "at", "window(at, '1 hour') as hour", "array(at, null) as all", "map('a', at) as named",
+        "map(at, 1) as counts", "cast(null as timestamp) as none", "timestamp_ntz'2024-07-01 10:00:00' as local",
+    )  # fmt: skip
+    with app:
+        streamkit.spark.bind(app, rows, "out", checkpoint=str(tmp_path / "checkpoint"))
+        found = heard.wait(lambda items: len(items) >= 1)
+    at = "2024-07-01T10:00:00Z"
+    assert found == [
+        {
+            "at": at,
+            "hour": {"start": at, "end": "2024-07-01T11:00:00Z"},
+            "all": [at, None],
+            "named": {"a": at},
+            "counts": {at: 1},
+            "none": None,
+            "local": "2024-07-01T10:00:00",
+        }
+    ]
+
+
 def test_a_query_lives_as_long_as_its_binding(
     spark: "SparkSession", bundled_stand: Stand, tmp_path: Path, progress: Heard
 ) -> None:
