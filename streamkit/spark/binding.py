@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack
 from streamkit.binder.binding import OutputBinding
 from streamkit.errors import ApplicationError
 from streamkit.feeding import FeederDeclaration, note_feeder
+from streamkit.messaging.channel import running_loop
 from streamkit.spark.channel_query import ChannelQuery
 from streamkit.spark.channel_source import source
 from streamkit.spark.query_settings import QueryArguments, QuerySettings
@@ -35,14 +36,21 @@ def bind(
     :mod:`streamkit.spark.rows` for what the columns mean, :class:`QuerySettings` for the settings.
 
     Raises:
-        ApplicationError: The application runs and has no such output.
+        ApplicationError: The application runs and has no such output, or this thread runs the application's loop,
+            which the start of a query must not hold up.
         ConfigurationError: The rows cannot leave by this binding.
     """
     query = ChannelQuery(app, output, lambda: rows, QuerySettings(**settings))
     if not app.is_running:
         app.feed(output, lambda _: query)
         return query
-    app.portal.run(_feed(app, output, query))
+    portal = app.portal
+    if running_loop() is portal.loop:
+        raise ApplicationError(
+            f"streamkit.spark.bind(app, rows, {output!r}) would block the loop that has to start the query: use "
+            f"`await asyncio.to_thread(streamkit.spark.bind, app, rows, {output!r})` here"
+        )
+    portal.run(_feed(app, output, query))
     return query
 
 

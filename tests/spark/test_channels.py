@@ -1,5 +1,6 @@
 """Channels feed queries, and queries feed channels."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -315,6 +316,21 @@ def test_what_cannot_be_is_refused_at_the_start(
     streamkit.spark.bind(memory, rows, "out", delivery="at-least-once")
     with pytest.raises(ConfigurationError, match=r"binder 'inmemory'.*leave it out"), memory:
         pass
+
+
+def test_a_query_can_be_bound_in_a_coroutine(spark: "SparkSession", tmp_path: Path) -> None:
+    """In a thread; on the loop itself it would wait for ever for what only that loop can do."""
+    rows = spark.readStream.schema("n int").json(str(tmp_path))
+    checkpoint = str(tmp_path / "checkpoint")
+
+    async def main() -> HealthStatus:
+        async with in_memory(out="x") as app:
+            with pytest.raises(ApplicationError, match=r"await asyncio\.to_thread\(streamkit\.spark\.bind"):
+                streamkit.spark.bind(app, rows, "out", checkpoint=checkpoint)
+            query = await asyncio.to_thread(streamkit.spark.bind, app, rows, "out", checkpoint=checkpoint)
+            return query.health().status
+
+    assert asyncio.run(main()) is HealthStatus.UP
 
 
 def test_headers_that_were_read_can_be_sent(spark: "SparkSession") -> None:
