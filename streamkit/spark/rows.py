@@ -61,7 +61,8 @@ class Columns:
         """Tell what the columns of rows are.
 
         Raises:
-            ConfigurationError: None is left for the payload, or the headers are no map of strings.
+            ConfigurationError: None is left for the payload, two have the same name, or the headers are no map of
+                strings.
         """
         columns = cls.of(schema.fieldNames())
         if columns.has_headers and (kind := schema[HEADERS].dataType.simpleString()) != _HEADERS_TYPE:
@@ -73,8 +74,14 @@ class Columns:
         """Tell what the columns of these names are.
 
         Raises:
-            ConfigurationError: None is left for the payload.
+            ConfigurationError: None is left for the payload, or two have the same name.
         """
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"the rows have several columns {twice[0]!r}, as after a join, of which one could be sent: drop or "
+                "rename the others"
+            )
         payload = tuple(name for name in names if name not in (KEY, TAGS, HEADERS))
         if not payload:
             raise ConfigurationError(
@@ -166,7 +173,7 @@ def sink_columns(frame: "DataFrame", binding: str, content_type: str) -> "DataFr
     """Return the rows with the columns a binder's own sink takes; the payload is converted by Spark.
 
     Raises:
-        ConfigurationError: Spark cannot write this content type.
+        ConfigurationError: Spark cannot write this content type, or what is to be the whole payload is no text.
     """
     from pyspark.sql import functions as f
 
@@ -177,7 +184,7 @@ def sink_columns(frame: "DataFrame", binding: str, content_type: str) -> "DataFr
         others = f.map_filter(f.col(HEADERS), lambda name, _: name != headers.CONTENT_TYPE)
         said = f.coalesce(f.map_concat(others, said), said)
     chosen: list[Column] = [
-        _body(columns, binding, content_type).cast("binary").alias("body"),
+        _body(columns, frame.schema, binding, content_type).cast("binary").alias("body"),
         said.alias("properties"),
     ]
     if columns.has_key:
@@ -187,13 +194,24 @@ def sink_columns(frame: "DataFrame", binding: str, content_type: str) -> "DataFr
     return frame.select(*chosen)
 
 
-def _body(columns: Columns, binding: str, content_type: str) -> "Column":
+def _body(columns: Columns, schema: "StructType", binding: str, content_type: str) -> "Column":
     from pyspark.sql import functions as f
 
     if columns.is_whole:
-        return f.col(columns.payload[0])
+        (name,) = columns.payload
+        kind = schema[name].dataType.simpleString()
+        if kind not in {"string", "binary"}:
+            raise ConfigurationError(
+                f"binding {binding!r}: column {name!r}, alone, is the payload as it is, text or bytes, and not {kind}: "
+                "cast it to string, give it another name to be a field, or leave delivery out, so that the application "
+                "converts it"
+            )
+        return f.col(name)
     if MimeType.parse(content_type).is_json:
-        return f.to_json(f.struct(*columns.payload), {"ignoreNullFields": "false"})
+        fields = [
+            f.col("`" + name.replace("`", "``") + "`") for name in columns.payload
+        ]  # not parts of columns
+        return f.to_json(f.struct(*fields), {"ignoreNullFields": "false"})
     raise ConfigurationError(
         f"binding {binding!r} has content type {content_type}, which Spark cannot write: give the rows one column "
         "body, or leave delivery out, so that the application converts them"

@@ -344,12 +344,25 @@ def test_headers_that_were_read_can_be_sent(spark: "SparkSession") -> None:
     assert [row.properties for row in sent] == [{"colour": "red", **said}, said]
 
 
+def test_payloads_that_executors_send(spark: "SparkSession") -> None:
+    """Columns may have any name; a payload alone is text or bytes, as an integer's bytes are nothing to read."""
+    frame = spark.sql("SELECT 1 AS `a.b`, 2 AS ```c`, 3L AS value")
+    (row,) = sink_columns(frame, "out", "application/json").collect()
+    assert bytes(row.body) == b'{"a.b":1,"`c":2,"value":3}'
+    with pytest.raises(
+        ConfigurationError, match=r"'out': column 'value', alone, .* not bigint: cast it to string"
+    ):
+        sink_columns(frame.select("value"), "out", "application/json")
+
+
 def test_columns_are_told_apart_by_their_names() -> None:
     """A body alone is the payload as it is; without any payload there is nothing to send."""
     assert Columns.of(["key", "body"]) == Columns(("body",), True, True, False, False)
     assert Columns.of(["tags", "a", "body"]) == Columns(("a", "body"), False, False, True, False)
     with pytest.raises(ConfigurationError, match="no payload: beside key, headers"):
         Columns.of(["key", "headers"])
+    with pytest.raises(ConfigurationError, match="several columns 'n', as after a join"):
+        Columns.of(["key", "n", "m", "n"])
 
 
 @pytest.mark.parametrize("binary", [bytes, bytearray])
