@@ -66,6 +66,16 @@ class Cluster:
             )
         return [queue for topic in topics for queue in self._queues_of(topic)]
 
+    def is_deleted(self, topic: str) -> bool:
+        """Whether no name server knows a topic any more that `subscribePattern` is for. One that is named by an option
+        is missed by :meth:`queues`."""
+        pattern = self._options.pattern
+        return (
+            pattern is not None
+            and re.fullmatch(pattern, topic) is not None
+            and topic not in self._ask(BlockingClient.topics)
+        )
+
     def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Where the next message of each queue will be."""
         return self._ask(lambda client: client.max_offsets(queues))

@@ -154,7 +154,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 begins[queue] = oldest[queue]
         for queue in set(begin.offsets) - set(queues):
-            if any(other.broker_name == queue.broker_name and other.topic == queue.topic for other in queues):
+            topics = {other.topic for other in queues if other.broker_name == queue.broker_name}
+            if queue.topic in topics or (topics and cluster.is_deleted(queue.topic)):
                 self._lost(f"{queue}, read up to {begin.offsets[queue]}, is not there any more")
             else:  # its broker is away: it is read on when the broker is back
                 ends[queue] = begin.offsets[queue]

@@ -116,6 +116,25 @@ def test_a_topic_that_was_made_anew(
         assert of.batches.popitem()[1] == [f"new-{n}" for n in range(10, 20)]
 
 
+def test_a_topic_of_a_pattern_that_is_deleted(
+    reading: Callable[[Stand], Reading], bundled_stand: Stand
+) -> None:
+    """What was in it is lost, which is told; made anew it is read from its beginning."""
+    topic, other, of = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1), reading(bundled_stand)
+    options = {"subscribePattern": f"{topic}|{other}"}
+    bundled_stand.send(topic, [b"old-0", b"old-1"])
+    of.run(**options)
+    bundled_stand.send(topic, [b"never read"])
+    bundled_stand.delete(topic)
+    with pytest.raises(Exception, match=f"queue 0 of {topic} .* read up to 2, is not there any more"):
+        of.run(**options)
+    of.run(**options, failOnDataLoss="false")
+    bundled_stand.set_queues(topic, 1)
+    bundled_stand.send(topic, [b"new-0", b"new-1", b"new-2"])
+    of.run(**options)
+    assert of.read == ["new-0", "new-1", "new-2", "old-0", "old-1"]
+
+
 def test_two_queries_of_one_group_read_everything(
     spark: "SparkSession", tmp_path: Path, bundled_stand: Stand
 ) -> None:

@@ -30,11 +30,17 @@ class Brokers:
     Attributes:
         bounds: Where each queue begins and ends.
         committed: What was published last.
+        deleted: Topics that the pattern is for, and that no name server knows any more.
     """
 
     def __init__(self, bounds: Mapping[MessageQueue, tuple[int, int]]) -> None:
         self.bounds = dict(bounds)
         self.committed: list[Mapping[MessageQueue, int]] = []
+        self.deleted: set[str] = set()
+
+    def is_deleted(self, topic: str) -> bool:
+        """Whether it was deleted."""
+        return topic in self.deleted
 
     def queues(self, known: Container[MessageQueue] | None = ()) -> list[MessageQueue]:
         """Those that are there."""
@@ -123,6 +129,20 @@ def test_a_queue_that_is_gone() -> None:
     assert StreamOffset.from_json(away).offsets == {queue(0): 5, queue(0, "b"): 4}
     brokers.bounds[queue(0, "b")] = (0, 6)
     assert planned(made, away) == [QueueRange(queue(0, "b"), 4, 6)]
+
+
+def test_a_topic_of_a_pattern_that_is_deleted() -> None:
+    """Lost while its broker is there; one that is only not read any more, or whose broker is away, waits."""
+    brokers = Brokers({MessageQueue("t1", "a", 0): (0, 5)})
+    start = at(reader(brokers), a0=4)
+    assert planned(reader(brokers), start) == [QueueRange(MessageQueue("t1", "a", 0), 0, 5)]
+    brokers.deleted = {"t"}
+    with pytest.raises(DataLossError, match="queue 0 of t at a, read up to 4, is not there any more"):
+        reader(brokers).latestOffset(start, ALL)
+    passed = reader(brokers, failOnDataLoss="false").latestOffset(start, ALL)
+    assert StreamOffset.from_json(passed).offsets == {MessageQueue("t1", "a", 0): 5}
+    away = at(reader(brokers), b0=4)
+    assert queue(0, "b") in StreamOffset.from_json(reader(brokers).latestOffset(away, ALL)).offsets
 
 
 def test_a_broker_that_comes_back_while_what_is_there_is_read() -> None:
