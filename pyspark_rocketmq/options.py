@@ -127,6 +127,9 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError("consumerGroup and groupIdPrefix are both given: give one")
     if group is None and given.boolean("commitOffsets", False):
         raise OptionError("commitOffsets=true needs option 'consumerGroup': whose offsets are they to be?")
+    starting = _starting(given)
+    if group is None and starting is not None and starting.kind == "committed":
+        raise OptionError("startingOffsets=committed needs option 'consumerGroup': whose offsets are they?")
     expression, expression_type = _expression(given)
     pull_timeout = given.integer("pullTimeoutMs", 120_000, minimum=1) / 1000
     return SourceOptions(
@@ -134,7 +137,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         topics=topics,
         pattern=pattern,
         assigned=assigned,
-        starting=_starting(given),
+        starting=starting,
         ending=_ending(given),
         fail_on_data_loss=given.boolean("failOnDataLoss", True),
         max_offsets=given.optional_integer("maxOffsetsPerTrigger"),

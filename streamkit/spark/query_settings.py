@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, TypedDict
 
+from streamkit.errors import ConfigurationError
+
 __all__ = ["Delivery", "QueryArguments", "QuerySettings"]
 
 Delivery = Literal["at-least-once", "deduplicated"]
@@ -28,11 +30,14 @@ class QuerySettings:
     Attributes:
         checkpoint: Directory of its checkpoint: where it goes on. Without one it begins anew with each start.
         trigger: When a batch is made, as for `DataStreamWriter.trigger`; as soon as the last one is done if not given.
-        output_mode: `append`, `update` or `complete`.
+        output_mode: `append`, or where the application sends also `update` or `complete`.
         delivery: Have executors send by the binder's Spark format, `deduplicated` where its broker can refuse what a
             repeated batch has stored already; if not given, the application sends, at least once.
         options: Further options of the query, or of the binder's format.
         restart_after: How long after a failure it is started again; None: never.
+
+    Raises:
+        ConfigurationError: Executors are to send, and not in mode `append`: Spark gives them no other.
     """
 
     checkpoint: str | None = None
@@ -41,3 +46,10 @@ class QuerySettings:
     delivery: Delivery | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     restart_after: timedelta | None = timedelta(seconds=30)
+
+    def __post_init__(self) -> None:
+        if self.delivery is not None and self.output_mode.lower() != "append":
+            raise ConfigurationError(
+                f"output_mode={self.output_mode!r} and delivery={self.delivery!r}: Spark's executors send in mode 'append' "
+                "only; leave delivery out, and the application sends"
+            )

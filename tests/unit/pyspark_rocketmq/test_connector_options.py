@@ -80,6 +80,11 @@ def test_where_to_begin(more: dict[str, str], position: Position) -> None:
         (READ | {"maxTriggerDelay": "soon"}, "write a duration such as 30s"),
         (READ | {"consumerGroup": " "}, "option 'consumerGroup' is empty"),
         (READ | {"commitOffsets": "true"}, "commitOffsets=true needs option 'consumerGroup'"),
+        (READ | {"startingOffsets": "committed"}, "startingOffsets=committed needs option 'consumerGroup'"),
+        (
+            READ | {"startingOffsets": "committed", "groupIdPrefix": "p"},
+            "startingOffsets=committed needs option 'consumerGroup'",
+        ),
         (
             READ | {"consumerGroup": "g", "groupIdPrefix": "p"},
             "consumerGroup and groupIdPrefix are both given",

@@ -296,3 +296,12 @@ def test_a_spark_that_is_gone_is_told() -> None:
         assert "Spark's JVM is gone" in str(failed)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ["update", "Complete"])
+def test_a_mode_that_executors_cannot_send_in_is_refused_where_it_is_said(mode: str) -> None:
+    """The query would fail with each restart; sent by the application it is all right."""
+    with pytest.raises(ConfigurationError, match=f"output_mode='{mode}'.*leave delivery out"):
+        QuerySettings(output_mode=mode, delivery="deduplicated")
+    QuerySettings(output_mode=mode)
+    QuerySettings(output_mode="Append", delivery="deduplicated")
