@@ -50,6 +50,6 @@ class QuerySettings:
     def __post_init__(self) -> None:
         if self.delivery is not None and self.output_mode.lower() != "append":
             raise ConfigurationError(
-                f"output_mode={self.output_mode!r} and delivery={self.delivery!r}: Spark's executors send in mode 'append' "
-                "only; leave delivery out, and the application sends"
+                f"output_mode={self.output_mode!r} and delivery={self.delivery!r}: Spark's executors send in "
+                "mode 'append' only; leave delivery out, and the application sends"
             )
