@@ -13,6 +13,7 @@ from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.held_pulls import HeldPulls
+from rocket_broker.lock_file import LockFile
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.queue_locks import QueueLocks
@@ -168,6 +169,9 @@ class Broker:
         undo.callback(_save, "consumer offsets", self.offsets.save)
         self.filters.load()
         undo.callback(_save, "consumer filters", self.filters.save)
+        lock_file = LockFile(self.settings.config_dir / "queueLocks.json", self.locks, self.clock)
+        lock_file.load()
+        undo.callback(_save, "locks on queues", lock_file.save)
         await self.store.start()
 
     async def _listen(self, undo: AsyncExitStack) -> None:

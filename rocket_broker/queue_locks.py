@@ -5,18 +5,28 @@ unless the same client asks again (Apache's clients ask every 20 seconds and tru
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from rocket_broker.loop_time import loop_time
 from rocket_remoting.message import MessageQueue
 
-__all__ = ["LOCK_SECONDS", "MAX_LOCKS", "QueueLocks"]
+__all__ = ["LOCK_SECONDS", "MAX_LOCKS", "HeldLock", "QueueLocks"]
 
 LOCK_SECONDS = 60.0
 MAX_LOCKS = 262_144
 """Of all groups; each takes some 300 bytes."""
 
 _log = logging.getLogger(__name__)
+
+
+class HeldLock(NamedTuple):
+    """A lock that a client of a group has on a queue, for so many seconds."""
+
+    group: str
+    queue: MessageQueue
+    client_id: str
+    seconds: float
 
 
 class _Lock:
@@ -78,6 +88,22 @@ class QueueLocks:
         """Return the client that holds the queue, if one does."""
         lock = self._groups.get(group, {}).get(queue)
         return lock.client_id if lock is not None and lock.expires > self._time() else None
+
+    def held(self) -> Iterator[HeldLock]:
+        """Yield the locks that count now."""
+        now = self._time()
+        for group, locks in self._groups.items():
+            for queue, lock in locks.items():
+                if lock.expires > now:
+                    yield HeldLock(group, queue, lock.client_id, lock.expires - now)
+
+    def restore(self, lock: HeldLock) -> None:
+        """Take over a lock of before a restart, where it still counts and nobody has the queue."""
+        locks = self._groups.get(lock.group, {})
+        if lock.seconds > 0 and lock.queue not in locks and self._count < MAX_LOCKS:
+            expires = self._time() + min(lock.seconds, LOCK_SECONDS)
+            self._groups.setdefault(lock.group, locks)[lock.queue] = _Lock(lock.client_id, expires)
+            self._count += 1
 
     def remove_expired(self) -> None:
         """Forget locks that nobody holds any more, so that what clients name does not pile up."""

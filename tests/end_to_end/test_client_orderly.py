@@ -12,7 +12,15 @@ import pytest
 from rocket_client import ConsumeContext, MessageModel, PushConsumer, Reject, Success, Suspend
 from rocket_remoting import MessageExt
 from streamkit.binder.permits import Permits
-from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play, restart, until
+from tests.end_to_end.client_stage import (
+    ClientStage,
+    Heard,
+    orders_of,
+    play,
+    restart,
+    stop_and_restart,
+    until,
+)
 
 
 def test_each_queue_is_heard_in_its_order() -> None:
@@ -413,6 +421,37 @@ def test_a_call_that_needs_no_room_leaves_it_to_those_behind_it() -> None:
             await stage.send([b"%d" % queue] * 3, queue=queue)
         async with stage.orderly(listen, room=room):
             await heard.count(12)
+
+    play(scene)
+
+
+def test_a_restarted_broker_gives_nobody_s_queue_away() -> None:
+    """Whoever comes back first is alone for a moment, and asks for all queues while others work on theirs."""
+
+    async def scene(stage: ClientStage) -> None:
+        at_work: dict[int, str] = {}
+        owners: list[tuple[str, str]] = []
+        done: list[tuple[int, bytes]] = []
+
+        def member(name: str) -> PushConsumer:
+            async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
+                (message,) = messages
+                owners.append((name, at_work.setdefault(message.queue_id, name)))
+                await asyncio.sleep(8)
+                at_work.pop(message.queue_id, None)
+                done.append((message.queue_id, message.body))
+
+            return stage.orderly(listen, instance_name=name)
+
+        for queue in range(4):
+            await stage.send([b"%d" % number for number in range(6)], queue=queue)
+        async with member("first") as first, member("second") as second:
+            await until(lambda: len(orders_of(first)) == len(orders_of(second)) == 2)
+            for _ in range(2):
+                await stop_and_restart(stage)
+                await asyncio.sleep(10)
+            await until(lambda: len({*done}) == 24, seconds=400)
+        assert {*owners} == {("first", "first"), ("second", "second")}
 
     play(scene)
 
