@@ -140,6 +140,8 @@ class FetchThread:
         # The thread's, and kafka-python's inside of a poll.
         self._partitions: dict[TopicPartition, AssignedPartition] = {}
         self._seen: set[TopicPartition] = set()
+        # Where partitions ended before the group was joined, if it begins there.
+        self._ends: dict[TopicPartition, int] = {}
         self._committing: object = None
         self._due: dict[TopicPartition, int] = {}
         self._commit_at = 0.0
@@ -230,8 +232,9 @@ class FetchThread:
 
     def _subscribe(self, consumer: Consumer) -> None:
         wanted = self._subscription
-        if wanted.begins_now:
-            begin_now(consumer, wanted)
+        if wanted.begins_now and (ends := _ends(consumer, wanted)):
+            begin_now(consumer, ends, wanted.topic)
+            self._ends = ends
         if wanted.partitions is not None:
             keys = {TopicPartition(wanted.topic, number) for number in wanted.partitions}
             consumer.assign(sorted(keys))
@@ -308,9 +311,21 @@ class FetchThread:
                 self._partitions[key] = AssignedPartition(key)
             elif known.has_begun:
                 consumer.seek(key, known.fetched)
-        if self._subscription.resets and resets:
-            is_late = self.client.config["auto_offset_reset"] == "latest"
-            (consumer.seek_to_end if is_late else consumer.seek_to_beginning)(*resets)
+        if self._subscription.resets:
+            self._reset(consumer, resets)
+        # Later on, others may have handled what came since.
+        self._ends = {}
+
+    def _reset(self, consumer: Consumer, keys: Sequence[TopicPartition]) -> None:
+        """Begin where settings say, whatever was committed."""
+        is_late = self.client.config["auto_offset_reset"] == "latest"
+        for key in keys:
+            if key in self._ends:
+                consumer.seek(key, self._ends[key])
+            elif is_late:
+                consumer.seek_to_end(key)
+            else:
+                consumer.seek_to_beginning(key)
 
     def _begin(self, consumer: Consumer) -> None:
         """Note where new partitions begin, so that this is committed, too: the next start then goes on from there."""
@@ -458,19 +473,24 @@ class _Rebalance(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka
         self._thread.lost(self._consumer, set(lost))
 
 
-def begin_now(consumer: Consumer, wanted: Subscription) -> None:
-    """Commit the ends of the partitions that the group has no offset of: what is sent from now on is for it."""
+def _ends(consumer: Consumer, wanted: Subscription) -> dict[TopicPartition, int]:
+    """Where the partitions end that there are."""
     topics = _matching(consumer, wanted.topic) if wanted.is_pattern else [wanted.topic]
     keys = [
         TopicPartition(topic, number) for topic in topics for number in consumer.partitions_for_topic(topic)
     ]
-    fresh = [key for key in keys if consumer.committed(key) is None]
+    return consumer.end_offsets(keys) if keys else {}
+
+
+def begin_now(consumer: Consumer, ends: dict[TopicPartition, int], topic: str) -> None:
+    """Commit the ends of the partitions that the group has no offset of: what is sent from now on is for it."""
+    fresh = {key: end for key, end in ends.items() if consumer.committed(key) is None}
     if not fresh:
         return
     try:
-        consumer.commit(_offsets(consumer.end_offsets(fresh)), timeout_ms=_LAST_COMMIT_MS)
+        consumer.commit(_offsets(fresh), timeout_ms=_LAST_COMMIT_MS)
     except KafkaError as error:  # members of the group are at work, so it is not new
-        log.debug("Where group and topic %r begin is left to the group's members: %r", wanted.topic, error)
+        log.debug("Where group and topic %r begin is left to the group's members: %r", topic, error)
 
 
 def _matching(consumer: Consumer, pattern: str) -> list[str]:

@@ -536,6 +536,27 @@ def test_an_anonymous_group_of_a_pattern_hears_all_that_is_sent_once_it_is_bound
     asyncio.run(main())
 
 
+def test_a_group_that_is_reset_to_the_end_hears_all_that_is_sent_once_it_is_bound(shop: Shop) -> None:
+    """Also what comes before its partitions are dealt out, and nothing that was there."""
+
+    async def main() -> None:
+        inbox = Inbox()
+        async with shop.app() as sender:
+            async with shop.app(shop.listening(inbox)):
+                await sender.bridge.asend("out", "handled")
+                await inbox.wait(1)
+            await sender.bridge.asend("out", "passed over")
+            late = {"start-offset": "latest", "reset-offsets": "true"}
+            settings = {f"kafka.bindings.in.consumer.{key}": value for key, value in late.items()}
+            async with shop.app(shop.listening(inbox), **settings):
+                for number in range(20):
+                    await sender.bridge.asend("out", str(number))
+                _, *heard = await inbox.wait(21)
+        assert sorted(int(message.payload) for message in heard) == list(range(20))
+
+    asyncio.run(main())
+
+
 def test_an_application_may_listen_to_rebalances(shop: Shop) -> None:
     """It is told which partitions come and go, and may begin where it likes."""
 
