@@ -83,6 +83,40 @@ def test_a_binder_passes_the_contract_suite(tmp_path: Path) -> None:
     assert "| Every group receives every message | yes |" in page
 
 
+AT_ONCE = """
+    @case
+    async def test_what_is_asked_for_at_once_comes_at_once(self, s: Scenario) -> None:
+        topic, calls = await s.topic(), s.recorder("calls")
+
+        async def requeue(payload: str) -> None:
+            calls.add(payload)
+            if len(calls.items) == 1:
+                raise Requeue(after=timedelta(0))
+
+        await s.consume(topic, s.name("group"), requeue)
+        await s.send(topic, "x")
+        await calls.wait(2)
+        assert calls.pauses[0] <= s.environment.slack
+"""
+
+
+@pytest.mark.slow
+def test_a_binder_redelivers_at_once_if_it_is_asked_to(tmp_path: Path) -> None:
+    """A pause of nothing is not one that nobody has named."""
+    project = made(tmp_path / "acme", "acme", "--binder")
+    suite = project / "tests" / "test_acme_contract.py"
+    imports = (
+        "from datetime import timedelta\n"
+        "from streamkit import Requeue\n"
+        "from streamkit.testing.contract.scenario import Scenario, case\n"
+    )
+    suite.write_text(imports + suite.read_text() + AT_ONCE)
+
+    tested = run_tests(project, "-k", "comes_at_once")
+
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+
+
 @pytest.mark.slow
 def test_a_binder_that_breaks_the_contract_fails_the_suite(tmp_path: Path) -> None:
     """One that forgets what it rejects fails the cases about dead letters."""
