@@ -22,7 +22,8 @@ class KafkaEnvironment(ContractEnvironment):
     capabilities = CAPABILITIES
     redelivery_delays = (1, 2)
     delay_levels = (1, 1, 1, 2)
-    slack = 8.0
+    patience = 60.0
+    slack = 30.0
     suspend = 0.2
 
     def __init__(self, address: str) -> None:
@@ -35,7 +36,7 @@ class KafkaEnvironment(ContractEnvironment):
         return {
             f"{PREFIX}.binder.brokers": self._address,
             f"{PREFIX}.binder.consumer-properties.heartbeat.interval.ms": "100",
-            f"{PREFIX}.binder.consumer-properties.session.timeout.ms": "6000",
+            f"{PREFIX}.binder.consumer-properties.session.timeout.ms": "45000",
             f"{PREFIX}.default.consumer.poll-timeout": "1s",
             f"{PREFIX}.default.consumer.redelivery-delays": "1s 1s 1s 2s",
         }

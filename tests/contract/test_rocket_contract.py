@@ -8,7 +8,12 @@ import pytest
 from rocket_broker.pytest_plugin import RocketBrokerFactory
 from streamkit.testing.contract import BinderContract
 from streamkit.testing.virtual_time import VirtualTime
-from tests.contract.rocket_environment import CHECKS, RocketEnvironment, VirtualRocketEnvironment
+from tests.contract.rocket_environment import (
+    CHECKS,
+    RocketEnvironment,
+    VirtualRocketEnvironment,
+    checks_of,
+)
 
 DELAY_LEVELS = "1s 1s 1s 1s 1s 2s"
 
@@ -27,6 +32,9 @@ class TestBundledBrokerOverTcp(BinderContract):
     """Every case that does not take hours, with short delay levels."""
 
     @pytest.fixture
-    def environment(self, rocket_broker_factory: RocketBrokerFactory, tmp_path: Path) -> RocketEnvironment:
+    def environment(
+        self, request: pytest.FixtureRequest, rocket_broker_factory: RocketBrokerFactory, tmp_path: Path
+    ) -> Iterator[RocketEnvironment]:
         broker = rocket_broker_factory(messageDelayLevel=DELAY_LEVELS, **CHECKS)
-        return RocketEnvironment(broker.name_server, tmp_path / "offsets", DELAY_LEVELS)
+        with checks_of(request, broker.address):
+            yield RocketEnvironment(broker.name_server, tmp_path / "offsets", DELAY_LEVELS)

@@ -481,13 +481,17 @@ def test_checks_and_answers_over_sockets(tmp_path: Path) -> None:
     """On the real clock, with a short interval: asked, answered, delivered."""
 
     async def main() -> None:
-        keys = {"transactionCheckInterval": "100", "transactionTimeOut": "50"}
+        keys = {
+            "transactionCheckInterval": "100",
+            "transactionTimeOut": "50",
+            "transactionCheckMax": "10000",
+        }
         async with EmbeddedBroker(tmp_path, settings=keys) as embedded:
             asked: asyncio.Queue[RemotingCommand] = asyncio.Queue()
             client = await RawClient.connect(TcpTransport(), embedded.broker_address, answer=asked.put_nowait)
             await client.heartbeat(producers=(GROUP,))
             await begin(client, now_ms(embedded))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 question = Question(await asked.get())
                 while (await question.answer(client)).code != ResponseCode.SUCCESS:
                     question = Question(await asked.get())

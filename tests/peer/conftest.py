@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
+from tests.contract.rocket_environment import MANY_CHECKS
 from tests.peer.apache import ApacheBroker
 from tests.peer.artifacts import (
     GENERATIONS,
@@ -22,7 +23,7 @@ from tests.peer.artifacts import (
     class_path,
 )
 from tests.peer.java_client import JavaClient
-from tests.peer.kafka import KafkaServer
+from tests.peer.kafka import SOON_BACK, KafkaServer
 from tests.peer.secured_kafka import SecuredKafka
 from tests.peer.spring_apps import SpringPeer
 from tests.peer.spring_on_kafka import SpringOnKafka
@@ -32,10 +33,10 @@ from tests.peer.stage import DELAY_LEVELS, Stage
 HERE = Path(__file__).parent
 SETTINGS = {
     "messageDelayLevel": DELAY_LEVELS,
-    # A transaction is asked about soon, and put aside after three answers that it is unknown.
+    # A transaction is asked about soon, and as often as it takes: tests that are about the last time say `few_checks`.
     "transactionTimeOut": "500",
     "transactionCheckInterval": "500",
-    "transactionCheckMax": "3",
+    "transactionCheckMax": MANY_CHECKS,
     # 5.x notes the ends of transactions only so often; what it has not noted yet, it asks for again and delivers twice.
     "transactionOpBatchInterval": "50",
 }
@@ -153,7 +154,7 @@ def kafka_server(peers: Peers) -> KafkaServer:
 def kafka_server_of_its_own() -> Iterator[KafkaServer]:
     """A Kafka broker that the test may stop, kill and start; mark such tests `peer`."""
     require(KAFKA_VERSION)
-    with KafkaServer() as server:
+    with KafkaServer(settings=SOON_BACK) as server:
         yield server
 
 

@@ -35,13 +35,15 @@ SERVER_PROPERTIES = {
     "share.coordinator.state.topic.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # After a kill the broker waits until its former self is taken for dead.
-    "broker.session.timeout.ms": "1500",
+    # A broker that is merely slow must not be taken for dead.
+    "broker.session.timeout.ms": "60000",
     "broker.heartbeat.interval.ms": "300",
     # The cleaner would take a quarter of the heap, each partition's indexes 20 MiB of disk.
     "log.cleaner.dedupe.buffer.size": "2097152",
     "log.index.size.max.bytes": "1048576",
 }
+SOON_BACK = {"broker.session.timeout.ms": "4000"}
+"""For a broker that is killed: the next one waits until its former self is taken for dead."""
 
 
 class KafkaServer:

@@ -1,5 +1,6 @@
 """What a peer test works with: a Java client before a broker, with fresh names, cleaned up afterwards."""
 
+import asyncio
 import itertools
 import threading
 import time
@@ -7,16 +8,19 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Self, TypeVar
 
+from rocket_client import Admin, ClientSettings
 from tests.peer.java_client import JavaClient, JavaConsumer, JavaMessage, JavaProducer
 from tests.peer.java_pulling import JavaPoller, JavaPullConsumer
 from tests.peer.json_peer import PeerError
 
 # Level 2 waits 2 s, all others 1 s: retries (from level 3 on) are short, and levels differ.
 DELAY_LEVELS = "1s 2s" + 16 * " 1s"
-LATEST = 10.0
+LATEST = 60.0
 """How many seconds later than asked a message may come on a busy machine."""
 SEND_TIMEOUT = timedelta(seconds=30)
 """For our producers where each message must be there once: what is sent again after a time-out may be there twice."""
+ANSWER_TIMEOUT = timedelta(seconds=60)
+"""For our other clients: Apache's broker tells its name server of a topic before it answers, which may take seconds."""
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -47,12 +51,13 @@ class Stage:
         return f"{what}-{next(_numbers)}"
 
     def topic(self, queues: int = 4) -> str:
-        """Return a new topic, made by mqadmin."""
+        """Return a new topic, made by mqadmin, that the name server knows."""
         topic = self.name("topic")
         made = self.mqadmin(
             "updateTopic", "-b", self.address, "-t", topic, "-r", str(queues), "-w", str(queues)
         )
         assert "success" in made, made
+        asyncio.run(self._await_topic(topic, queues))
         return topic
 
     def producer(self, **options: object) -> JavaProducer:
@@ -87,6 +92,10 @@ class Stage:
         """Start a Java pull consumer."""
         return JavaPullConsumer(self.client, self.name_server, group or self.name("group"))
 
+    async def _await_topic(self, topic: str, queues: int) -> None:
+        async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+            await admin.await_topic(topic, queues=queues, timeout=60)
+
     def mqadmin(self, *arguments: str) -> str:
         """Run one command of Apache's mqadmin and return what it printed."""
         return self.client.mqadmin(self.name_server, *arguments)
@@ -108,7 +117,7 @@ def reply_to(producer: JavaProducer, topic: str, text: str) -> JavaMessage:
     return reply
 
 
-def eventually(call: Callable[[], T], true: Callable[[T], bool], timeout: float = 10.0) -> T:
+def eventually(call: Callable[[], T], true: Callable[[T], bool], timeout: float = 60.0) -> T:
     """Call until the result is `true`, and return it; the last one when that does not come in time."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()

@@ -1,12 +1,13 @@
 """The RocketMQ binder keeps the contract on Apache's own brokers."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from streamkit.binder.capabilities import Capability
 from streamkit.testing.contract import BinderContract
-from tests.contract.rocket_environment import RocketEnvironment
+from tests.contract.rocket_environment import RocketEnvironment, checks_of
 from tests.peer.apache import ApacheBroker
 from tests.peer.stage import DELAY_LEVELS
 
@@ -16,9 +17,12 @@ class TestApacheBroker(BinderContract):
     """Every case that does not take hours, with short delay levels."""
 
     @pytest.fixture
-    def environment(self, apache_broker: ApacheBroker, tmp_path: Path) -> RocketEnvironment:
+    def environment(
+        self, request: pytest.FixtureRequest, apache_broker: ApacheBroker, tmp_path: Path
+    ) -> Iterator[RocketEnvironment]:
         name = f"Apache {apache_broker.version}"
         environment = RocketEnvironment(apache_broker.name_server, tmp_path / "offsets", DELAY_LEVELS, name)
         if apache_broker.version.startswith("4."):
             environment.capabilities -= {Capability.DELAY_ANY}
-        return environment
+        with checks_of(request, apache_broker.address):
+            yield environment

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
 STREAM = "spring.cloud.stream"
 # How soon a killed member is missed (one that is merely slow must not be), and how soon others learn of it.
-SOON_MISSED = {"session.timeout.ms": "10000", "heartbeat.interval.ms": "500"}
+SOON_MISSED = {"session.timeout.ms": "20000", "heartbeat.interval.ms": "500"}
 
 
 def settings(brokers: str, **more: str) -> dict[str, str]:
@@ -122,7 +122,7 @@ def test_an_application_waits_for_a_broker_that_is_away_at_its_start(
     server.stop()
 
     async def main() -> None:
-        shop = Shop(server.address, **{"kafka.binder.configuration.bootstrap.timeout.ms": "500"})
+        shop = Shop(server.address, **{"kafka.binder.configuration.bootstrap.timeout.ms": "3000"})
         async with shop.app:
             assert shop.app.binding("in").state is BindingState.STOPPED
             await asyncio.to_thread(server.start)

@@ -45,15 +45,15 @@ FILE_SIZES = {key: BROKER_CONF[key] for key in ("mappedFileSizeCommitLog", "maxH
 """A store keeps the file sizes it was made with."""
 
 ON_HOLD = {
-    # Level 2, and the timers below, outlive the broker that they were sent to: Apache's takes its time to stop, and
-    # what it delivers in its last second it delivers again.
-    "messageDelayLevel": "1s 20s 1s",
-    "transactionTimeOut": "2000",
+    # Level 2, and the timers below, outlive the broker that they were sent to: Apache's may take 20 s to stop, and
+    # what it delivers in its last second it delivers again. So do transactions, whose producers take theirs.
+    "messageDelayLevel": "1s 40s 1s",
+    "transactionTimeOut": "30000",
     "transactionCheckInterval": "500",
     "transactionCheckMax": "10000",
 }
-TIMER_MS = 20_000
-PENDING_TIMEOUT = 90.0
+TIMER_MS = 40_000
+PENDING_TIMEOUT = 120.0
 BODY = 88
 """Where the body begins in a record."""
 BIG = "compressed on its way " * 1000
