@@ -31,6 +31,7 @@ from rocket_remoting.errors import ConnectError, ResponseError
 from rocket_remoting.message import Message, MessageQueue
 from rocket_remoting.message_id import UniqueIdGenerator
 from rocket_remoting.record import decode_records
+from tests.ports import free_ports
 
 
 @pytest.fixture(scope="module")
@@ -198,8 +199,9 @@ def test_a_broker_that_stays_away() -> None:
 
 def test_a_broker_that_comes_back(tmp_path: Path) -> None:
     """A sender and a reader go on where they were when their broker is there again."""
-    with ThreadedBroker(tmp_path) as first:
-        ports = [int(address.rpartition(":")[2]) for address in (first.name_server, first.address)]
+    name_server_port, broker_port = free_ports()
+    ports = {"name_server_port": name_server_port, "broker_port": broker_port}
+    with ThreadedBroker(tmp_path, **ports) as first:
         client = BlockingClient("g", ProducerSettings(name_servers=first.name_server))
         queue = client.send(Message("back", b"x")).message_queue
         sender = client.batch_sender()
@@ -207,7 +209,7 @@ def test_a_broker_that_comes_back(tmp_path: Path) -> None:
         sender.flush()
         reading = client.read_ranges([QueueRange(queue, 0, 5)], max_messages=1)
         parts = [next(reading)]
-    with ThreadedBroker(tmp_path, name_server_port=ports[0], broker_port=ports[1]), client, sender:
+    with ThreadedBroker(tmp_path, **ports), client, sender:
         sender.put(encoded(client, queue, 1))
         sender.flush()
         parts += reading
@@ -333,12 +335,13 @@ def test_the_next_name_server_is_asked(broker: ThreadedBroker) -> None:
 
 def test_a_broker_that_was_started_anew(client: BlockingClient) -> None:
     """A client outlives its broker: reads go on at the same address, and known routes serve meanwhile."""
-    with ThreadedBroker() as first:
-        ports = [int(address.rpartition(":")[2]) for address in (first.name_server, first.address)]
+    name_server_port, broker_port = free_ports()
+    ports = {"name_server_port": name_server_port, "broker_port": broker_port}
+    with ThreadedBroker(**ports) as first:
         settings = ProducerSettings(name_servers=first.name_server)
         other = BlockingClient("g", settings)
         queue = other.send(Message("anew", b"x")).message_queue
-    with ThreadedBroker(name_server_port=ports[0], broker_port=ports[1]):
+    with ThreadedBroker(**ports):
         assert other.max_offset(queue) == 0
         assert other.send(Message("anew", b"y")).status is SendStatus.SEND_OK
     other.close()
@@ -348,7 +351,7 @@ def test_a_broker_that_was_started_anew(client: BlockingClient) -> None:
 def test_a_lost_broker_costs_no_route() -> None:
     """With all name servers away as well, the route stays for when the broker comes back (B8)."""
     with ThreadedBroker() as running:
-        settings = ProducerSettings(name_servers=running.name_server, request_timeout=timedelta(seconds=1))
+        settings = ProducerSettings(name_servers=running.name_server, request_timeout=timedelta(seconds=60))
         client = BlockingClient("blocking-group", settings)
         queue = client.send(Message("lost", b"x")).message_queue
     with client:

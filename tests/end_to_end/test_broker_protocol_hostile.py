@@ -12,6 +12,7 @@ from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import RequestCode, TcpTransport
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
 
 CODES = [int(code) for code in RequestCode]
@@ -213,7 +214,7 @@ def test_garbage_on_a_socket_ends_that_connection_and_no_other(data: bytes) -> N
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(data)
             writer.write_eof()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await reader.read()
             writer.close()
             await honest.send(body=b"still here")
@@ -221,6 +222,12 @@ def test_garbage_on_a_socket_ends_that_connection_and_no_other(data: bytes) -> N
             await honest.connection.close()
 
     asyncio.run(main())
+
+
+def stalled_at(embedded: EmbeddedBroker) -> list[Connection]:
+    """Return the broker's connections that are not read from any more."""
+    assert embedded.broker._server is not None
+    return [connection for connection in embedded.broker._server.connections if connection._stalled]
 
 
 def test_a_client_that_reads_nothing_does_not_fill_the_broker_s_memory() -> None:
@@ -239,8 +246,10 @@ def test_a_client_that_reads_nothing_does_not_fill_the_broker_s_memory() -> None
             greedy = b"".join(bytes(piece) for piece in pull.encode())
             writer.transport.pause_reading()  # type: ignore[attr-defined]
             writer.write(greedy * 2000)
-            await asyncio.sleep(0.2)
-            (stalled,) = [c for c in embedded.broker._server.connections if c._stalled]  # type: ignore[union-attr]
+            async with asyncio.timeout(60):
+                while not (stalls := stalled_at(embedded)):  # noqa: ASYNC110 - nobody tells of it
+                    await asyncio.sleep(0.01)
+            (stalled,) = stalls
             assert stalled._transport is not None
             assert stalled._transport.get_write_buffer_size() < 100 * 1024 * 1024
             assert (await honest.pull(offset=63)).code == ResponseCode.SUCCESS

@@ -72,12 +72,15 @@ class JavaMessage:
 class JavaClient:
     """A JVM with Apache's client of one version, running until `stop`."""
 
-    def __init__(self, version: str, *, serialize: Literal["JSON", "ROCKETMQ"] = "JSON") -> None:
+    def __init__(
+        self, version: str, *, serialize: Literal["JSON", "ROCKETMQ"] = "JSON", rebalance_ms: int = 20_000
+    ) -> None:
         """Start the JVM.
 
         Args:
             version: Apache's version.
             serialize: How the client encodes command headers.
+            rebalance_ms: How often its consumers look for queues without being told to.
         """
         self.version = version
         self._home = Path(tempfile.mkdtemp(prefix=f"java-client-{version}-"))
@@ -91,6 +94,7 @@ class JavaClient:
                 *java_options(self._home, heap="256m"),
                 f"-Drmq.logback.configurationFile={self._home}/conf/rmq.tools.logback.xml",
                 f"-Drocketmq.serialize.type={serialize}",
+                f"-Drocketmq.client.rebalance.waitInterval={rebalance_ms}",
                 # A 5.x client waits this long before its first rebalance too.
                 "-Drocketmq.client.rebalance.minInterval=100",
                 "-cp",

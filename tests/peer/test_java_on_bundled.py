@@ -120,16 +120,14 @@ def test_java_clients_find_what_a_killed_broker_had_acknowledged(
             killing.join()
         with running("broker", *arguments, cwd=tmp_path) as broker, stage:
             broker.address()
-            eventually(lambda: send(producer, topic, sent + 1), bool, timeout=60)
+            assert eventually(lambda: send(producer, topic, sent + 1), bool)
             if version.startswith("4."):
                 # Its consumer waits 30 s for the answer to a pull whose connection is gone.
                 consumer.stop()
             again = stage.consumer(topic, group)
             heard = [consumer, again]
             wanted = {(*place, body) for place, body in acknowledged.items()}
-            eventually(
-                lambda: {(m.queue, m.offset, m.text) for each in heard for m in each.received} >= wanted,
-                bool,
-                60,
+            assert eventually(
+                lambda: {(m.queue, m.offset, m.text) for each in heard for m in each.received} >= wanted, bool
             )
     assert len({*acknowledged.values()}) == len(acknowledged)

@@ -5,7 +5,7 @@ import threading
 
 from streamkit.binder.binder import BindingState, HealthStatus
 from streamkit.binder.capabilities import Capability
-from streamkit.testing.contract.scenario import PREFIX, STOP_TIMEOUT, Scenario, case, refused
+from streamkit.testing.contract.scenario import LONG, PREFIX, Scenario, case, refused
 
 
 class LifecycleCases:
@@ -45,7 +45,7 @@ class LifecycleCases:
 
         async def take_time(payload: str) -> None:
             begun.add(payload)
-            await asyncio.sleep(min(s.environment.quiet, STOP_TIMEOUT) / 2)
+            await asyncio.sleep(s.environment.quiet / 2)
             ended.add(payload)
 
         app = await s.consume(topic, group, take_time)
@@ -88,14 +88,14 @@ class LifecycleCases:
             raise ValueError(payload)
 
         app = await s.consume(
-            topic, group, fail, settings={"consumer.back-off-initial-interval": f"{STOP_TIMEOUT * 2:g}s"}
+            topic, group, fail, settings={"consumer.back-off-initial-interval": f"{LONG * 2:g}s"}
         )
         await s.send(topic, "x")
         await calls.wait(1)
         loop = asyncio.get_running_loop()
         began = loop.time()
         await app.stop()
-        assert loop.time() - began < STOP_TIMEOUT / 2
+        assert loop.time() - began < LONG / 2
         again = await s.record(topic, group)
         assert [message.payload for message in await again.wait(1)] == [b"x"]
 
@@ -140,11 +140,14 @@ class LifecycleCases:
         """`async def` listeners of a concurrent binding: as many calls at once as permits, no more."""
         topic, group = await s.topic(), s.name("group")
         state = {"working": 0, "most": 0}
-        done = s.recorder("done")
+        done, all_work = s.recorder("done"), asyncio.Event()
 
         async def work(payload: str) -> None:
             state["working"] += 1
             state["most"] = max(state["most"], state["working"])
+            if state["working"] == 3:
+                all_work.set()
+            await all_work.wait()
             await asyncio.sleep(s.environment.quiet / 20)
             state["working"] -= 1
             done.add(payload)
@@ -159,7 +162,7 @@ class LifecycleCases:
     async def test_def_listeners_work_on_threads_of_their_binding(self, s: Scenario) -> None:
         """A `def` listener may block: as many threads as permits meet at a barrier, none of them the loop's."""
         topic, group = await s.topic(), s.name("group")
-        barrier = threading.Barrier(3, timeout=10)
+        barrier = threading.Barrier(3, timeout=60)
         threads = s.recorder("threads")
 
         def block(payload: str) -> None:

@@ -13,7 +13,7 @@ from streamkit.errors import Reject, Requeue
 from streamkit.messaging.headers import DELIVERY_ATTEMPT
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.pollable_source import PollableMessageSource, no_auto_ack
-from streamkit.testing.contract.scenario import PREFIX, STOP_TIMEOUT, Scenario, case, refused
+from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
 
 
 @dataclass
@@ -110,9 +110,9 @@ class PollingCases:
 
         async def take_time(message: Message[Parcel]) -> None:
             begun.add(message.payload.number)
-            await asyncio.sleep(STOP_TIMEOUT / 4)
+            await asyncio.sleep(s.environment.quiet)
             open_[0].accept()
-            await asyncio.sleep(STOP_TIMEOUT / 4)
+            await asyncio.sleep(s.environment.quiet)
             ended.add(message.payload.number)
 
         app, source = self._polling(s, topic, group)

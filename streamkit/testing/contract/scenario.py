@@ -26,6 +26,9 @@ T = TypeVar("T")
 
 PREFIX = "spring.cloud.stream"
 STOP_TIMEOUT = 5.0
+"""Seconds for the calls that are under way when a case ends."""
+LONG = 600.0
+"""Seconds for those under way when a case stops an application: more than a machine with much to do takes."""
 
 Case = Callable[[Any, "Scenario"], Coroutine[Any, Any, None]]
 
@@ -160,7 +163,7 @@ class Scenario:
         """Return an application at the system under test, not started."""
         properties: dict[str, Scalar] = {
             f"{PREFIX}.default-binder": self.environment.binder_type,
-            "spring.lifecycle.timeout-per-shutdown-phase": f"{STOP_TIMEOUT:g}s",
+            "spring.lifecycle.timeout-per-shutdown-phase": f"{LONG:g}s",
             **self.environment.properties,
             **self.environment.member(next(self._members)),
             **settings,
