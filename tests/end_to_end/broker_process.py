@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 START_SECONDS = 110.0
-STOP_SECONDS = 30.0
+STOP_SECONDS = 90.0
 
 PATIENT = {"brokerFastFailureEnable": "false"}
 """For brokers with a settings file. Tests run beside each other on few processors, so what is sent may well wait for

@@ -101,7 +101,7 @@ def test_a_body_that_is_too_large_fails_alone(broker_limit: str, lines: dict[str
         async with HonestShop(name_server, may_warn="", may_repeat=True) as shop, app:
             if "Async" in lines.values():
                 await app.bridge.asend("bills", b"x" * size)
-                failure = await asyncio.wait_for(failures.get(), 10)
+                failure = await asyncio.wait_for(failures.get(), 60)
             else:
                 with pytest.raises(MessageHandlingError) as caught:
                     await app.bridge.asend("bills", b"x" * size)
@@ -124,7 +124,7 @@ def test_refusals_do_not_use_up_the_window_of_async_sends(broker: ThreadedBroker
             f"{PRODUCER}.send-type": "Async",
             f"{PRODUCER}.max-message-size": "9",
         }
-        async with application(broker.name_server, lines) as app, asyncio.timeout(20):
+        async with application(broker.name_server, lines) as app, asyncio.timeout(60):
             for _ in range(ASYNC_WINDOW + 1):
                 with pytest.raises(MessageHandlingError) as caught:
                     await app.bridge.asend("bills", b"ten bytes!")
@@ -187,7 +187,7 @@ def test_a_topic_nobody_creates_is_told_and_waited_for() -> None:
                 await admin.create_topic("bills", 2)
                 await admin.create_topic("receipts", 2)
             await app.bridge.asend("bills-out", "1")
-            assert await asyncio.wait_for(heard.get(), 10) == "1"
+            assert await asyncio.wait_for(heard.get(), 60) == "1"
             await app.bridge.asend("receipts", "1")
             await shop.goes_on()
 

@@ -41,7 +41,7 @@ def get(producer: "subprocess.Popen[str]", base: list[str], path: str) -> str:
     if not base:
         assert producer.stdout is not None
         base.append(producer.stdout.readline().removeprefix("Try ").partition("/send")[0])
-    with urllib.request.urlopen(base[0] + path, timeout=10) as answer:
+    with urllib.request.urlopen(base[0] + path, timeout=60) as answer:
         return str(answer.read().decode())
 
 

@@ -48,7 +48,7 @@ def test_messages_travel_over_tcp() -> None:
             sent = [b"%d" % number for number in range(1000)]
             await asyncio.gather(*(producer.send_async(Message("orders", body)) for body in sent))
             async with consumer(name_server, heard):
-                await heard.count(1000, patience=20)
+                await heard.count(1000, patience=60)
         assert sorted(heard.bodies) == sorted(sent)
 
     with ThreadedBroker() as broker:
@@ -113,8 +113,9 @@ def test_a_killed_brokers_acknowledged_messages_are_heard(tmp_path: Path) -> Non
 
     async def main(processes: Processes) -> None:
         heard = Heard()
+        settings = ProducerSettings(name_servers=processes.addresses, send_timeout=timedelta(seconds=30))
         async with (
-            Producer("shop", ProducerSettings(name_servers=processes.addresses)) as producer,
+            Producer("shop", settings) as producer,
             consumer(processes.addresses, heard),
         ):
 
@@ -128,11 +129,11 @@ def test_a_killed_brokers_acknowledged_messages_are_heard(tmp_path: Path) -> Non
                         return
 
             first = [asyncio.create_task(send_until_stored(number)) for number in range(300)]
-            await heard.count(100, patience=20)
+            await heard.count(100, patience=60)
             second = [asyncio.create_task(send_until_stored(number)) for number in range(300, 600)]
             await asyncio.to_thread(processes.restart_broker)
             await asyncio.gather(*first, *second)
-            await until(lambda: {int(body) for body in heard.bodies} == set(range(600)), seconds=30)
+            await until(lambda: {int(body) for body in heard.bodies} == set(range(600)), seconds=60)
 
     with ExitStack() as stack:
         asyncio.run(main(Processes(stack, tmp_path)))
@@ -144,18 +145,19 @@ def test_with_all_name_servers_killed_traffic_goes_on(tmp_path: Path) -> None:
 
     async def main(processes: Processes) -> None:
         heard = Heard()
+        settings = ProducerSettings(name_servers=processes.addresses, send_timeout=timedelta(seconds=30))
         async with (
-            Producer("shop", ProducerSettings(name_servers=processes.addresses)) as producer,
+            Producer("shop", settings) as producer,
             consumer(processes.addresses, heard),
         ):
             await producer.send(Message("orders", b"0"))
-            await heard.count(1, patience=20)
+            await heard.count(1, patience=60)
             processes.name_servers[0].signal(signal.SIGKILL)
             await producer.send(Message("bills", b"still found"))
             processes.name_servers[1].signal(signal.SIGKILL)
             for number in range(1, 50):
                 await producer.send(Message("orders", b"%d" % number))
-            await heard.count(50, patience=20)
+            await heard.count(50, patience=60)
             with pytest.raises(NameServersUnreachableError):
                 await producer.send(Message("receipts", b"x"))
 

@@ -40,7 +40,7 @@ def test_an_embedded_broker_always_is_on_free_ports(tmp_path: Path) -> None:
     async def main() -> None:
         first, heard_first = shop(tmp_path / "first")
         second, heard_second = shop(tmp_path / "second")
-        async with asyncio.timeout(20), first, second:
+        async with asyncio.timeout(60), first, second:
             await first.bridge.asend("orders", "1")
             assert await heard_first.get() == "1"
             await second.bridge.asend("orders", "2")
@@ -57,7 +57,7 @@ def test_a_store_that_is_open_elsewhere_is_told(tmp_path: Path) -> None:
     async def main() -> None:
         first, heard = shop(tmp_path)
         second, _ = shop(tmp_path)
-        async with asyncio.timeout(20), first:
+        async with asyncio.timeout(60), first:
             with pytest.raises(BinderError) as caught:
                 await second.start()
             assert not isinstance(caught.value, BinderUnavailable)

@@ -66,7 +66,7 @@ def test_messages_cross_between_two_brokers_of_one_kind() -> None:
                 if len(heard) == 5:
                     done.set()
 
-            async with asyncio.timeout(30), app:
+            async with asyncio.timeout(60), app:
                 assert await app.bridge.asend("shop", "nobody hears this", binder="far")
                 for text in "ab":
                     await app.bridge.asend("near-orders", text)
@@ -117,7 +117,7 @@ def test_messages_cross_between_binders_of_two_kinds() -> None:
             async def hear(text: str) -> None:
                 heard.put_nowait(text)
 
-            async with asyncio.timeout(30), app:
+            async with asyncio.timeout(60), app:
                 await app.bridge.asend("orders-in", "x")
                 assert await heard.get() == "x in out"
 

@@ -14,7 +14,7 @@ from tests.peer.spring_stage import STREAM, StreamkitInbox
 
 KAFKA = f"{STREAM}.kafka.bindings"
 BROKERS = f"{STREAM}.kafka.binder.brokers"
-RECORD_TIMEOUT_MS = 20_000
+RECORD_TIMEOUT_MS = 60_000
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -46,11 +46,10 @@ class SpringOnKafka:
         return f"spring-{what}-{next(_numbers)}"
 
     def topic(self, partitions: int = 4) -> str:
-        """Return a new topic."""
+        """Return a new topic that clients find."""
         topic = self.name("topic")
-        admin = KafkaAdminClient(bootstrap_servers=self.brokers)
-        admin.create_topics([NewTopic(topic, partitions, 1)])
-        admin.close()
+        with KafkaAdminClient(bootstrap_servers=self.brokers) as admin:
+            admin.create_topics([NewTopic(topic, partitions, 1)], wait_for_metadata=True)
         return topic
 
     def records(self, topic: str, count: int) -> list[Any]:
@@ -69,7 +68,7 @@ class SpringOnKafka:
     def write(self, topic: str, value: bytes | None, key: bytes, **headers: bytes) -> None:
         """Write a record as it is to be on the wire."""
         producer = KafkaProducer(bootstrap_servers=self.brokers)
-        producer.send(topic, value, key=key, headers=list(headers.items())).get(20)
+        producer.send(topic, value, key=key, headers=list(headers.items())).get(60)
         producer.close()
 
     def sender(self, topic: str, *, partitioned: bool = False, **producer: str) -> SpringApp:

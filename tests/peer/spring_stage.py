@@ -13,6 +13,7 @@ from rocket_client.settings import ClientSettings
 from streamkit import Message, StreamApplication
 from tests.peer.json_peer import Inbox
 from tests.peer.spring_apps import NAME_SERVER, Application, SpringApp, SpringPeer
+from tests.peer.stage import ANSWER_TIMEOUT
 
 STREAM = "spring.cloud.stream"
 ROCKET = f"{STREAM}.rocketmq.bindings"
@@ -52,9 +53,11 @@ class SpringStage:
         topic = name or self.name("topic")
 
         async def make() -> None:
-            async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+            async with Admin(
+                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
+            ) as admin:
                 await admin.create_topic(topic, queues)
-                await admin.await_topic(topic, queues=queues)
+                await admin.await_topic(topic, queues=queues, timeout=60)
 
         asyncio.run(make())
         return topic
@@ -67,7 +70,11 @@ class SpringStage:
         self, application: Application, properties: Mapping[str, str], file: Path | None = None
     ) -> SpringApp:
         """Start a Spring application, by a properties file and what wins over it."""
-        app = self._peer.start(application, {**properties, NAME_SERVER: self.name_server}, file)
+        # What is sent again after a time-out may be there twice.
+        patient = {
+            f"{ROCKET}.output.producer.{'sendMessageTimeout' if self.first else 'sendMsgTimeout'}": "30000"
+        }
+        app = self._peer.start(application, {**patient, **properties, NAME_SERVER: self.name_server}, file)
         # The next test's transactions may be of the same producer group: the broker is not to ask this one about them.
         self._stack.callback(app.stop, wait=application == "TransactionalApplication")
         return app

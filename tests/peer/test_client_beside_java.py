@@ -17,13 +17,17 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt, MessageQueue
 from tests.end_to_end.client_stage import Heard, until
-from tests.peer.stage import SEND_TIMEOUT, Stage, eventually
+from tests.peer.stage import ANSWER_TIMEOUT, SEND_TIMEOUT, Stage, eventually
 
 
 def consumer(
     stage: Stage, topic: str, group: str, heard: Heard, tags: str = "*", **settings: Any
 ) -> PushConsumer:
-    settings = {"consume_from_where": ConsumeFromWhere.FIRST_OFFSET, **settings}
+    settings = {
+        "consume_from_where": ConsumeFromWhere.FIRST_OFFSET,
+        "request_timeout": ANSWER_TIMEOUT,
+        **settings,
+    }
     made = PushConsumer(group, PushConsumerSettings(name_servers=stage.name_server, **settings))
     made.subscribe(topic, tags)
     made.listen_concurrently(heard)
@@ -115,7 +119,7 @@ def test_java_and_we_share_a_groups_queues(stage: Stage) -> None:
             def mine() -> set[int]:
                 return {queue.queue_id for queue in ours.assigned if queue.topic == topic}
 
-            await until(lambda: len(mine()) == 2, seconds=10)
+            await until(lambda: len(mine()) == 2, seconds=60)
             await asyncio.to_thread(eventually, lambda: java.assigned(topic), lambda queues: len(queues) == 2)
             assert set(java.assigned(topic)) | mine() == {0, 1, 2, 3}
             for number in range(40):
@@ -155,7 +159,7 @@ def test_an_orderly_queue_has_one_owner_java_s_or_ours(stage: Stage) -> None:
 
     def java_comes_and_goes() -> None:
         java = stage.consumer(topic, group, mode="orderly", pauseMs=pause_ms)
-        eventually(lambda: java.rebalance() or java.assigned(topic), lambda queues: len(queues) == 2, 30)
+        eventually(lambda: java.rebalance() or java.assigned(topic), lambda queues: len(queues) == 2)
         java.take(len(java.received) + 50)
         java.stop()
         calls.extend(Call(m.at, m.at + pause_ms, "Java's", m.queue, m.offset) for m in java.received)

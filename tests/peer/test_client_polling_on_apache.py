@@ -18,6 +18,7 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt, MessageQueue
 from tests.peer.apache import ApacheBroker
+from tests.peer.stage import ANSWER_TIMEOUT, SEND_TIMEOUT
 
 _numbers = itertools.count(1)
 
@@ -44,7 +45,8 @@ class Desk:
 
     async def send(self, *bodies: bytes) -> None:
         """Send to the queue; the queue has the messages then: Apache's brokers put them there after their answer."""
-        async with Producer(f"{self.group}-p", ProducerSettings(name_servers=self.address)) as producer:
+        settings = ProducerSettings(name_servers=self.address, send_timeout=SEND_TIMEOUT)
+        async with Producer(f"{self.group}-p", settings) as producer:
             for body in bodies:
                 sent = await producer.send(Message(self.topic, body, tags=body.decode()), queue=self.queue)
         async with self.pulling() as consumer, asyncio.timeout(60):
@@ -55,9 +57,11 @@ class Desk:
 def play(broker: ApacheBroker, scene: Callable[[Desk], Awaitable[None]]) -> None:
     async def main() -> None:
         desk = Desk(broker)
-        async with Admin(ClientSettings(name_servers=broker.name_server)) as admin:
+        async with Admin(
+            ClientSettings(name_servers=broker.name_server, request_timeout=ANSWER_TIMEOUT)
+        ) as admin:
             await admin.create_topic(desk.topic, 2)
-            await admin.await_topic(desk.topic, queues=2)
+            await admin.await_topic(desk.topic, queues=2, timeout=60)
             await scene(desk)
 
     asyncio.run(main())

@@ -13,6 +13,7 @@ from rocket_client import (
 )
 from rocket_remoting import Message, MessageExt
 from tests.peer.apache import ApacheBroker
+from tests.peer.stage import ANSWER_TIMEOUT
 
 
 def test_a_request_gets_its_reply(apache_broker: ApacheBroker) -> None:
@@ -23,9 +24,9 @@ def test_a_request_gets_its_reply(apache_broker: ApacheBroker) -> None:
         async def listen(messages: list[MessageExt], context: ConsumeContext) -> None:
             await waiter.reply(messages[0], messages[0].body.upper())
 
-        async with Admin(ClientSettings(name_servers=address)) as admin:
+        async with Admin(ClientSettings(name_servers=address, request_timeout=ANSWER_TIMEOUT)) as admin:
             await admin.create_topic("asked", 1)
-            await admin.await_topic("asked")
+            await admin.await_topic("asked", timeout=60)
         consumer = PushConsumer("asked-waiters", PushConsumerSettings(name_servers=address))
         consumer.subscribe("asked")
         consumer.listen_concurrently(listen)

@@ -14,6 +14,7 @@ from rocket_client.settings import ClientSettings
 from tests.peer.artifacts import VERSIONS, PeersUnavailableError
 from tests.peer.conftest import Peers
 from tests.peer.go_client import GoClient, GoConsumer, GoProducer
+from tests.peer.stage import ANSWER_TIMEOUT
 
 VERSION = "2.1.2"
 # The client rebalances 20 s after its start when it missed a queue then.
@@ -53,9 +54,11 @@ class GoStage:
         topic = name or self.name("topic")
 
         async def make() -> None:
-            async with Admin(ClientSettings(name_servers=self._name_server)) as admin:
+            async with Admin(
+                ClientSettings(name_servers=self._name_server, request_timeout=ANSWER_TIMEOUT)
+            ) as admin:
                 await admin.create_topic(topic, queues)
-                await admin.await_topic(topic, queues=queues)
+                await admin.await_topic(topic, queues=queues, timeout=TIMEOUT)
 
         asyncio.run(make())
         return topic
@@ -64,7 +67,9 @@ class GoStage:
         """Wait until the name server knows a topic."""
 
         async def wait() -> None:
-            async with Admin(ClientSettings(name_servers=self._name_server)) as admin:
+            async with Admin(
+                ClientSettings(name_servers=self._name_server, request_timeout=ANSWER_TIMEOUT)
+            ) as admin:
                 await admin.await_topic(topic, timeout=TIMEOUT)
 
         asyncio.run(wait())

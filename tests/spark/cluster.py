@@ -10,6 +10,7 @@ from rocket_client import Admin
 from rocket_client.settings import ClientSettings
 from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
 from tests.peer.apache import ApacheBroker
+from tests.peer.stage import ANSWER_TIMEOUT
 from tests.ports import free_ports
 from tests.spark.stand import BUNDLED, Stand
 
@@ -78,7 +79,9 @@ class Cluster(Stand):
         """Wait until the name server knows both: Apache's second broker says that it is ready before."""
 
         async def known() -> set[str]:
-            async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+            async with Admin(
+                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
+            ) as admin:
                 return set((await admin.cluster_info()).broker_addr_table)
 
         deadline = time.monotonic() + SECONDS

@@ -16,6 +16,7 @@ from rocket_remoting.codes import RequestCode
 from rocket_remoting.message import Message, MessageExt
 from rocket_remoting.record import decode_records
 from tests.end_to_end.broker_process import running
+from tests.peer.stage import ANSWER_TIMEOUT
 from tests.ports import free_ports
 
 BUNDLED = "bundled"
@@ -52,9 +53,11 @@ class Stand:
         """The topic has so many queues from now on, on each of the brokers."""
 
         async def main() -> None:
-            async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+            async with Admin(
+                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
+            ) as admin:
                 await admin.create_topic(topic, queues, brokers=brokers)
-                await admin.await_topic(topic, queues=queues)
+                await admin.await_topic(topic, queues=queues, timeout=60)
 
         asyncio.run(main())
 
@@ -62,7 +65,9 @@ class Stand:
         """The topic is gone."""
 
         async def main() -> None:
-            async with Admin(ClientSettings(name_servers=self.name_server)) as admin:
+            async with Admin(
+                ClientSettings(name_servers=self.name_server, request_timeout=ANSWER_TIMEOUT)
+            ) as admin:
                 await admin.delete_topic(topic)
 
         asyncio.run(main())

@@ -31,7 +31,7 @@ settings = f"{directory}/channels.properties"
 rows = spark.readStream.format("rocketmq").options(**options).load().selectExpr("body", "keys AS key")
 writer = rows.writeStream.format("streamkit").options(channel="out", properties=settings)
 query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
-assert query.awaitTermination(100)
+assert query.awaitTermination(240)
 app = StreamApplication(
     config_location="optional:/none",
     properties={
@@ -65,7 +65,7 @@ def test_spark_connect(bundled_stand: Stand, tmp_path: Path) -> None:
         text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": SHORT_LIVED},
         check=False,
-        timeout=300,
+        timeout=380,
     )
     assert "rows 40" in done.stdout, done.stdout + done.stderr[-4000:]
     assert "refused the rows for binding 'out' are of a Spark Connect session" in done.stdout, done.stdout

@@ -243,7 +243,7 @@ def test_a_running_store_cleans_by_itself(disk: Disk) -> None:
         await store.start()
         while len(log_files(disk)) < 4:
             store.put(message(body=bytes(8000)))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(log_files(disk)) > 1:  # noqa: ASYNC110 - nobody tells of it
                 await asyncio.sleep(0.001)
         await store.stop()

@@ -106,6 +106,8 @@ func startProducer(asked command) error {
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(asked.Name),
 		producer.WithQueueSelector(producer.NewHashQueueSelector()),
+		// What is sent again after a time-out may be there twice.
+		producer.WithSendMsgTimeout(30*time.Second),
 	)
 	if err != nil {
 		return err
@@ -121,7 +123,7 @@ func send(asked command) (any, error) {
 	results := make([]any, 0, len(asked.Messages))
 	for _, fields := range asked.Messages {
 		outgoing := read(asked.Topic, fields)
-		within, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		within, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 		switch asked.Mode {
 		case "oneway":
 			if err := through.SendOneWay(within, outgoing); err != nil {

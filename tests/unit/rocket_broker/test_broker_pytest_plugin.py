@@ -12,7 +12,7 @@ import socket
 
 def reachable(address):
     host, port = address.split(":")
-    with socket.create_connection((host, int(port)), timeout=5):
+    with socket.create_connection((host, int(port)), timeout=60):
         return True
 
 addresses = []

@@ -131,7 +131,7 @@ def test_large_requests_and_answers_at_once(connection: BlockingConnection) -> N
     """Writing does not wait for a peer that waits for its answers to be read."""
     body = bytes(3_000_000)
     requests = [Request(RequestCode.SEND_MESSAGE_V2, None, body)] * 8
-    answers = connection.invoke_many(requests, depth=8, timeout=10)
+    answers = connection.invoke_many(requests, depth=8, timeout=60)
     assert [len(answer.body) for _, answer in answers] == [3_000_000] * 8
 
 

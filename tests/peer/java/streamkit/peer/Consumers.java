@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** The push consumers of this process, by name; what they receive is printed as events. */
 final class Consumers {
-    private static final long ROUTE_TIMEOUT_MS = 5_000;
+    private static final long ROUTE_TIMEOUT_MS = 45_000;
 
     private final Map<String, DefaultMQPushConsumer> running = new ConcurrentHashMap<>();
     private final Producers producers;

@@ -22,7 +22,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** The producers of this process, by name. */
 final class Producers {
-    private static final long ROUTE_TIMEOUT_MS = 5_000;
+    private static final long ROUTE_TIMEOUT_MS = 45_000;
 
     private final Map<String, DefaultMQProducer> running = new ConcurrentHashMap<>();
 
@@ -31,7 +31,7 @@ final class Producers {
         DefaultMQProducer producer = create(command);
         producer.setNamesrvAddr(command.text("nameServer"));
         producer.setInstanceName(name);
-        producer.setSendMsgTimeout(command.integer("timeoutMs", 5000));
+        producer.setSendMsgTimeout(command.integer("timeoutMs", 30_000));
         producer.setCompressMsgBodyOverHowmuch(command.integer("compressOver", 4096));
         producer.setRetryTimesWhenSendFailed(command.integer("retryTimes", 2));
         producer.setPollNameServerInterval(command.integer("pollNameServerMs", 1000));

@@ -16,7 +16,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** The consumers of this process that pull when they are asked to: pull consumers and lite pull consumers, by name. */
 @SuppressWarnings("deprecation")
 final class Pulling {
-    private static final long POLL_TIMEOUT_MS = 20_000;
+    private static final long POLL_TIMEOUT_MS = 45_000;
 
     private final Map<String, DefaultLitePullConsumer> polling = new ConcurrentHashMap<>();
     private final Map<String, DefaultMQPullConsumer> pulling = new ConcurrentHashMap<>();
