@@ -44,7 +44,7 @@ final class Consumers {
         consumer.setConsumeThreadMax(command.integer("threads", 4));
         consumer.setConsumeMessageBatchMaxSize(command.integer("batch", 1));
         // What the listener was given counts as consumed when the consumer is stopped.
-        consumer.setAwaitTerminationMillisWhenShutdown(2_000);
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         consumer.setVipChannelEnabled(command.has("vip"));
         consumer.setMaxReconsumeTimes(command.integer("maxReconsumeTimes", -1));
         consumer.setSuspendCurrentQueueTimeMillis(command.integer("suspendMs", 100));
