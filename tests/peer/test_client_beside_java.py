@@ -119,9 +119,12 @@ def test_java_and_we_share_a_groups_queues(stage: Stage) -> None:
             def mine() -> set[int]:
                 return {queue.queue_id for queue in ours.assigned if queue.topic == topic}
 
-            await until(lambda: len(mine()) == 2, seconds=60)
-            await asyncio.to_thread(eventually, lambda: java.assigned(topic), lambda queues: len(queues) == 2)
-            assert set(java.assigned(topic)) | mine() == {0, 1, 2, 3}
+            one, other = await asyncio.to_thread(
+                eventually,
+                lambda: (java.assigned(topic), sorted(mine())),
+                lambda both: len(both[0]) == 2 and sorted(both[0] + both[1]) == [0, 1, 2, 3],
+            )
+            assert (len(one), sorted(one + other)) == (2, [0, 1, 2, 3])
             for number in range(40):
                 await sender.send(
                     Message(topic, b"%d" % number), queue=MessageQueue(topic, "broker-a", number % 4)

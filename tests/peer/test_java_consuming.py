@@ -76,11 +76,11 @@ def share_and_take_over(stage: Stage) -> None:
     topic, group = stage.topic(), stage.name("group")
     first, second = stage.consumer(topic, group), stage.consumer(topic, group)
     producer = stage.producer()
-    eventually(
+    one, other = eventually(
         lambda: (first.assigned(topic), second.assigned(topic)),
-        lambda both: len(both[0]) == len(both[1]) == 2,
+        lambda both: len(both[0]) == 2 and sorted(both[0] + both[1]) == [0, 1, 2, 3],
     )
-    assert sorted(first.assigned(topic) + second.assigned(topic)) == [0, 1, 2, 3]
+    assert (len(one), sorted(one + other)) == (2, [0, 1, 2, 3])
 
     sent = [f"shared {i}" for i in range(40)]
     producer.send(topic, *sent)
@@ -89,7 +89,7 @@ def share_and_take_over(stage: Stage) -> None:
     assert Counter(texts(first) + texts(second)) == Counter(sent)
 
     second.stop()
-    assert eventually(lambda: first.assigned(topic), lambda q: len(q) == 4) == [0, 1, 2, 3]
+    assert eventually(lambda: first.assigned(topic), lambda queues: len(queues) == 4) == [0, 1, 2, 3]
     producer.send(topic, *"wxyz")
     first.wait_for(lambda: set("wxyz") <= set(texts(first)), what="all four queues")
     # What the other had in hand when it left may come again, nothing else does.
