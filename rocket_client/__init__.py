@@ -39,6 +39,7 @@ _NAMES_OF = {
         "IllegalOffsetError",
         "MessageTooLargeError",
         "NameServersUnreachableError",
+        "NoBrokerError",
         "QueueNotAssignedError",
         "ReplyTimeoutError",
         "SendError",

@@ -14,6 +14,7 @@ from rocket_client.errors import IllegalMessageError as IllegalMessageError
 from rocket_client.errors import IllegalOffsetError as IllegalOffsetError
 from rocket_client.errors import MessageTooLargeError as MessageTooLargeError
 from rocket_client.errors import NameServersUnreachableError as NameServersUnreachableError
+from rocket_client.errors import NoBrokerError as NoBrokerError
 from rocket_client.errors import QueueNotAssignedError as QueueNotAssignedError
 from rocket_client.errors import ReplyTimeoutError as ReplyTimeoutError
 from rocket_client.errors import SendError as SendError
@@ -92,6 +93,7 @@ __all__ = [
     "MessageTooLargeError",
     "NameServersUnreachableError",
     "Namespace",
+    "NoBrokerError",
     "OrderlyListener",
     "OrderlyOutcome",
     "Producer",

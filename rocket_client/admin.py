@@ -7,7 +7,7 @@ from typing import Self
 
 from rocket_client import shared_clients
 from rocket_client.client import RocketClient
-from rocket_client.errors import TopicNotFoundError
+from rocket_client.errors import NoBrokerError, TopicNotFoundError
 from rocket_client.settings import ClientSettings
 from rocket_client.state import Lifecycle
 from rocket_client.topic_route import MASTER_ID, TopicRoute
@@ -199,6 +199,9 @@ class Admin:
             perm: The ``PERM_*`` bits of `rocket_remoting.sys_flag`.
             order: Whether its queues are listed by the order configuration.
             brokers: Names of the brokers; all unless given.
+
+        Raises:
+            NoBrokerError: No broker is registered yet; nothing was created.
         """
         validate_topic(topic)
         header = CreateTopicRequestHeader(
@@ -419,7 +422,12 @@ class Admin:
     # Where
 
     async def _masters(self, broker_names: Iterable[str] | None) -> dict[str, str]:
-        """Addresses of masters by broker name."""
+        """Addresses of masters by broker name.
+
+        Raises:
+            NoBrokerError: There is none.
+            ValueError: One that is named is not there.
+        """
         table = (await self.cluster_info()).broker_addr_table
         masters = {
             name: data.broker_addrs[MASTER_ID]
@@ -427,6 +435,8 @@ class Admin:
             if MASTER_ID in data.broker_addrs
         }
         if broker_names is None:
+            if not masters:
+                raise NoBrokerError(self._client.name_servers.addresses)
             return masters
         wanted = list(broker_names)
         missing = [name for name in wanted if name not in masters]

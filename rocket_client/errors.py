@@ -11,6 +11,7 @@
         ├── NameServersUnreachableError .causes     no name server answered
         ├── TopicNotFoundError      .topic      no name server knows the topic, nor one to create it from
         ├── BrokerNotFoundError     .broker_name    no route names an address of the broker
+        ├── NoBrokerError           .name_servers   no master is registered with the name servers
         ├── QueueNotAssignedError   .queue      the queue is not among the consumer's
         ├── IllegalOffsetError      .queue .offset  the queue has no such offset
         ├── ReplyTimeoutError       .topic .correlation_id  no reply to a request came in time
@@ -96,6 +97,17 @@ class BrokerNotFoundError(ClientError):
     def __init__(self, broker_name: str) -> None:
         super().__init__(f"no address of broker {broker_name!r} is known")
         self.broker_name = broker_name
+
+
+class NoBrokerError(ClientError):
+    """No master is registered with the name servers: there is nobody to tell."""
+
+    def __init__(self, name_servers: Sequence[str]) -> None:
+        super().__init__(
+            f"no master broker is registered with name server {', '.join(name_servers)}: start one with this "
+            "namesrvAddr, or try again when it has registered"
+        )
+        self.name_servers = tuple(name_servers)
 
 
 class QueueNotAssignedError(ClientError):

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from rocket_client import Admin, TopicNotFoundError
+from rocket_client import Admin, NoBrokerError, TopicNotFoundError
 from rocket_remoting import Message, MessageQueue, RequestCode, ResponseCode, ResponseError
 from rocket_remoting.bodies import (
     Body,
@@ -73,6 +73,24 @@ def test_a_topic_that_does_not_come_is_a_timeout() -> None:
             await admin.await_topic("never", timeout=3)
 
     administer(scene)
+
+
+def test_what_is_for_every_broker_is_an_error_without_one() -> None:
+    """Nothing would have been done, and nobody told."""
+
+    async def scene(stage: ClientStage) -> None:
+        async with stage.admin() as admin:
+            await stage.broker.broker.stop()
+            with pytest.raises(
+                NoBrokerError, match=r"no master broker is registered with name server 127\.0\.0\.1:"
+            ):
+                await admin.create_topic("fresh", 4)
+            with pytest.raises(NoBrokerError):
+                await admin.delete_topic("orders")
+            with pytest.raises(ValueError, match="no master of broker-a is known; there are none"):
+                await admin.create_topic("fresh", 4, brokers=["broker-a"])
+
+    play(scene)
 
 
 def test_stats_tell_the_span_of_each_queue_and_where_groups_are() -> None:

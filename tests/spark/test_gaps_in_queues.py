@@ -53,26 +53,25 @@ def test_half_and_delayed_messages(spark: "SparkSession", stand: Stand, tmp_path
 @pytest.fixture
 def small_files(tmp_path: Path) -> Iterator[Stand]:
     """A broker whose log has many files, below `store/commitlog`."""
-    name_server_port, port = free_ports()
+    _, port = free_ports()
     config = tmp_path / "broker.conf"
     lines = {
-        "namesrvAddr": f"127.0.0.1:{name_server_port}",
         "listenPort": str(port),
         "brokerIP1": "127.0.0.1",
         "storePathRootDir": str(tmp_path / "store"),
         "mappedFileSizeCommitLog": "65536",
         **PATIENT,
     }
-    config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-    with (
-        running("namesrv", "-p", str(name_server_port), cwd=tmp_path) as names,
-        running("broker", "-c", str(config), cwd=tmp_path) as broker,
-    ):
-        names.address()
-        broker.address()
-        stand = Stand(BUNDLED, f"127.0.0.1:{name_server_port}")
-        with stand.client:
-            yield stand
+    with running("namesrv", "-p", "0", cwd=tmp_path) as names:
+        # It listens before the broker begins: that has registered then when it says that it has started.
+        name_server = f"127.0.0.1:{names.address().rpartition(':')[2]}"
+        lines["namesrvAddr"] = name_server
+        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        with running("broker", "-c", str(config), cwd=tmp_path) as broker:
+            broker.address()
+            stand = Stand(BUNDLED, name_server)
+            with stand.client:
+                yield stand
 
 
 def test_messages_that_were_deleted_by_age(spark: "SparkSession", small_files: Stand, tmp_path: Path) -> None:
