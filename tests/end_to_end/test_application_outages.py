@@ -54,6 +54,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield Cluster(tmp_path, stack)
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.parametrize("orderly", ["false", "true"])
 def test_with_all_name_servers_killed_an_application_goes_on(cluster: Cluster, orderly: str) -> None:
@@ -96,6 +97,7 @@ def test_queues_added_to_a_live_topic_are_used_and_heard(orderly: str) -> None:
         asyncio.run(main(broker.name_server))
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.parametrize("orderly", ["false", "true"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -224,6 +224,7 @@ def check_order(journal: Journal) -> None:
         assert told[::2] == sorted(set(told))
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize(("orderly", "count"), [("false", 2), ("true", 3)])
 def test_processes_restart_one_after_the_other_and_nothing_is_lost(
     tmp_path: Path, orderly: str, count: int
@@ -250,6 +251,7 @@ def test_processes_restart_one_after_the_other_and_nothing_is_lost(
         asyncio.run(main(broker.name_server))
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("orderly", ["false", "true"])
 def test_workers_restart_one_by_one_with_new_settings(tmp_path: Path, orderly: str) -> None:
     """SIGHUP takes over changed files; wrong ones change nothing."""

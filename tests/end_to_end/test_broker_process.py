@@ -80,6 +80,7 @@ def test_a_stopped_broker_has_written_everything_down(tmp_path: Path, number: si
         assert "the broker before was stopped in order" in "".join(broker.log)
 
 
+@pytest.mark.promise
 def test_a_killed_broker_has_all_it_acknowledged(tmp_path: Path) -> None:
     """kill -9 in the middle of sending: each message whose sender was answered is there, once and whole."""
     arguments = store_with(tmp_path, mappedFileSizeCommitLog="1048576")

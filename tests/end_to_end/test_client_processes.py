@@ -107,6 +107,7 @@ class Processes:
         self.broker = self._start_broker()
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 def test_a_killed_brokers_acknowledged_messages_are_heard(tmp_path: Path) -> None:
     """kill -9 in the middle of traffic: what failed is sent again, and each message is heard at least once."""
@@ -139,6 +140,7 @@ def test_a_killed_brokers_acknowledged_messages_are_heard(tmp_path: Path) -> Non
         asyncio.run(main(Processes(stack, tmp_path)))
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 def test_with_all_name_servers_killed_traffic_goes_on(tmp_path: Path) -> None:
     """Running producers and consumers have their routes; only what is new cannot be found."""

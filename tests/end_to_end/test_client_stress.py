@@ -176,6 +176,7 @@ def _forget(offsets: dict[MessageQueue, int], queues: Iterable[MessageQueue]) ->
         offsets.pop(queue, None)
 
 
+@pytest.mark.promise
 def test_a_minute_of_comings_and_goings_on_virtual_time() -> None:
     """Eight producers, and three members in each of four groups."""
 
@@ -194,6 +195,7 @@ def test_a_minute_of_comings_and_goings_on_virtual_time() -> None:
     play(scene)
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 def test_a_minute_of_comings_and_goings(rocket_broker: RocketBroker) -> None:
     """64 producers, and 32 consumers in eight groups."""

@@ -9,6 +9,7 @@ import pytest
 from tests.crash_campaign.campaign import MODES, Campaign
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_broker_killed_under_load_keeps_its_promises(tmp_path: Path, mode: str) -> None:

@@ -129,6 +129,7 @@ class Shop:
         assert self.heard == set(range(count))
 
 
+@pytest.mark.promise
 def test_a_full_disk_refuses_messages_and_loses_none(small_disk: Path) -> None:
     """What was acknowledged is delivered, by the next broker too; with room again, messages are taken again."""
 
@@ -261,6 +262,7 @@ def tables_are_whole(store: Path) -> None:
         json.loads(table.read_bytes())
 
 
+@pytest.mark.promise
 @pytest.mark.parametrize("is_killed", [False, True], ids=["goes on", "is killed"])
 def test_what_waits_outlives_a_full_disk(small_disk: Path, *, is_killed: bool) -> None:
     """Delays that end and transactions that should wait for room; then each message comes, once and none too early."""

@@ -75,6 +75,7 @@ async def all_messages(client: RawClient, wanted: set[str]) -> list[str]:
     return keys
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 def test_what_waits_survives_a_kill(tmp_path: Path) -> None:
     """No acknowledged transaction or delay is lost, no commit undone, nothing that was rolled back comes."""

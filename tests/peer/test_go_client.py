@@ -19,6 +19,9 @@ from tests.peer.stage import ANSWER_TIMEOUT
 VERSION = "2.1.2"
 # The client rebalances 20 s after its start when it missed a queue then.
 TIMEOUT = 60.0
+# It leaves a group by closing its connections and nothing else. Once, before Apache's broker, the next member was given
+# half of the queues for more than a minute: the broker forgets a member, and the client a pull, after 120 s of silence.
+GONE = 200.0
 
 _numbers = itertools.count(1)
 
@@ -195,6 +198,7 @@ def test_go_retries_and_gives_up(go: GoStage) -> None:
     assert (letter.body, letter.tags) == ("poison", "t")
 
 
+@pytest.mark.timeout(400)
 def test_a_go_member_leaves_and_its_group_goes_on(go: GoStage) -> None:
     """What it received is committed: the next member gets only what is new."""
     topic, group = go.topic(), go.name("group")
@@ -206,4 +210,4 @@ def test_a_go_member_leaves_and_its_group_goes_on(go: GoStage) -> None:
     producer.send(topic, *"efgh")
 
     later = go.consumer(topic, group)
-    later.wait_for(lambda: set("efgh") <= {m.body for m in later.received}, TIMEOUT, "the new messages")
+    later.wait_for(lambda: set("efgh") <= {m.body for m in later.received}, GONE, "the new messages")

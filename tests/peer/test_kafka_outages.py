@@ -89,6 +89,7 @@ class Shop:
         return list(dict.fromkeys(number for number in self.heard if number % 4 == partition))
 
 
+@pytest.mark.promise
 @pytest.mark.peer
 @pytest.mark.slow
 @pytest.mark.parametrize("end", ["kill", "stop"])
@@ -281,6 +282,7 @@ class Member:
             self._some.set()
 
 
+@pytest.mark.promise
 @pytest.mark.slow
 def test_members_come_and_go(kafka_server: KafkaServer, tmp_path: Path) -> None:
     """One process joins, is stopped, another joins and is killed: every number is heard by somebody.

@@ -101,6 +101,7 @@ def test_there_and_back(kafka_server: KafkaServer) -> None:
         asyncio.run(main(broker.name_server))
 
 
+@pytest.mark.promise
 @pytest.mark.peer
 @pytest.mark.slow
 def test_one_system_may_restart(kafka_server_of_its_own: KafkaServer) -> None:

@@ -27,6 +27,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield made
 
 
+@pytest.mark.promise
 def test_a_broker_that_goes_and_comes_back(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
     """Rows are spread over both; while one is away the other is read, and then it is read on: all once."""
     topic = cluster.topic(queues=2)

@@ -143,6 +143,7 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
         yield made
 
 
+@pytest.mark.promise
 @pytest.mark.timeout(600)
 def test_killed_at_random_points(pipeline: Pipeline) -> None:
     """The output is what a batch computation gives: each row once with `deduplicated`, none lost without."""

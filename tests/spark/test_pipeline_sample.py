@@ -45,6 +45,7 @@ def test_the_totals_are_those_of_the_table(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.promise
 @pytest.mark.timeout(600)
 def test_killed_on_the_way_the_totals_are_those_of_the_table(tmp_path: Path) -> None:
     """Driver, worker and broker die at random moments; what comes out is the same, and once."""
