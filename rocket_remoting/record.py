@@ -291,6 +291,20 @@ def record_properties(buffer: Buffer, offset: int = 0) -> bytes:
     return bytes(buffer[topic_end + 2 : end])
 
 
+def is_record_of(buffer: Buffer, topic: str, queue_offset: int, commit_log_offset: int) -> bool:
+    """Whether the buffer is one whole, well-formed record, and says so of its place. Its body is not looked at."""
+    try:
+        values, _, topic_start, topic_end, end = _layout(buffer, 0)
+    except RemoteProtocolError:
+        return False
+    return (
+        end == len(buffer)
+        and values[5] == queue_offset
+        and values[6] == commit_log_offset
+        and buffer[topic_start:topic_end] == topic.encode()
+    )
+
+
 def decode_record(
     buffer: Buffer, offset: int = 0, *, decompress: bool = True, limit: int = DEFAULT_LIMIT
 ) -> MessageExt:

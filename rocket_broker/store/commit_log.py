@@ -48,6 +48,7 @@ class CommitLog:
     Attributes:
         files: Its files.
         end: Offset behind the last record: the next one's.
+        found: What lies before is not this process's: a disk may have damaged what it kept.
         committed: Up to here readers see it, `last_record` included: without a pool always the end.
         flushed: Up to here it is on the disk.
         last_record: Offset of the last record that is committed, -1 if there is none.
@@ -63,6 +64,7 @@ class CommitLog:
             "mappedFileSizeCommitLog",
         )
         self.end = 0
+        self.found = 0
         self.committed = 0
         self.flushed = 0
         self.last_record = -1
@@ -188,7 +190,7 @@ class CommitLog:
     def cut(self, end: int) -> int:
         """Make ``end`` the end, with only zeros behind it; return how many files were deleted."""
         removed = self.files.cut(end)
-        self.end = self.committed = end
+        self.end = self.found = self.committed = end
         self._tail = self.files.file_at(end)
         if self._tail is not None:
             self._buffer = self.pool.borrow(self._tail) if self.pool is not None else None

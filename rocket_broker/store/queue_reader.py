@@ -1,12 +1,20 @@
-"""Reading messages through a consume queue, with the answers that Apache's brokers give."""
+"""Reading messages through a consume queue, with the answers that Apache's brokers give.
 
+A record that is damaged is passed over like one that was deleted: clients can make nothing of it, nor of what follows
+it in the same answer.
+"""
+
+import logging
 from typing import Protocol
 
 from rocket_broker.store.commit_log import CommitLog
 from rocket_broker.store.consume_queue import FILLER_SIZE, ConsumeQueue
 from rocket_broker.store.messages import GetResult, GetStatus
+from rocket_remoting.record import is_record_of
 
 __all__ = ["RecordFilter", "read"]
+
+_log = logging.getLogger(__name__)
 
 _LEAST_ENTRIES_LOOKED_AT = 800
 """However few of them the filter lets through, a read looks at no more (Apache: 16,000 bytes of them)."""
@@ -47,7 +55,7 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
     total = 0
     next_offset = offset
     skip_to = 0
-    record_of = log.record
+    record_of, found = log.record, log.found
     for log_offset, size, tags_code in queue.entries(offset, _entries_looked_at(max_count, record_filter)):
         if log_offset >= skip_to:
             if records and (len(records) >= max_count or total + size > max_bytes):
@@ -58,6 +66,9 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
                 status = GetStatus.MESSAGE_WAS_REMOVING
                 if size != FILLER_SIZE:
                     skip_to = log.next_file(log_offset)
+            elif log_offset < found and not is_record_of(record, queue.topic, next_offset, log_offset):
+                _log.error("%s at %d: readers of %r pass over a damaged message", log, log_offset, queue)
+                status = GetStatus.MESSAGE_WAS_REMOVING
             elif record_filter is not None and not record_filter.wants_record(record):
                 status = GetStatus.NO_MATCHED_MESSAGE
             else:

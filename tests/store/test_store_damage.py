@@ -21,7 +21,6 @@ from tests.store.disk import (
     without_mark,
 )
 
-
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
@@ -114,6 +113,36 @@ def test_messages_before_a_mark_are_not_given_up(disk: Disk) -> None:
     assert store.max_commit_log_offset > 900
     put(store, 10)
     assert bodies(store) == [b"10"]
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize(
+    ("position", "data"),
+    [
+        (0, b"\x7f"),  # the size
+        (4, bytes(4)),  # the magic number
+        (20, b"\x01"),  # its number
+        (28, b"\x01"),  # its own offset
+        (84, b"\xff"),  # the body's length
+        (88 + 1 + 1, b"\xff"),  # the topic
+        (0, bytes(106)),  # all of it
+    ],
+)
+def test_readers_pass_over_a_damaged_record(disk: Disk, position: int, data: bytes) -> None:
+    """No client could make anything of it, nor of what follows it in an answer: the others are there."""
+    store = disk.open()
+    given = put(store, 0, 1, 2)
+    start = store.max_commit_log_offset
+    put(store, 3)
+    given += put(store, 4, 5)
+    stop(store)
+    overwrite(disk, log_file(disk), start + position, data)
+    store = disk.open()
+    assert bodies(store) == given
+    damaged = store.get("orders", 0, 3, 1, 2**30)
+    assert [decode_record(record).body for record in damaged.records] == [b"4"]
+    put(store, 6)
+    assert bodies(store) == [*given, b"6"]
 
 
 @pytest.mark.parametrize("is_indexed", [False, True])
