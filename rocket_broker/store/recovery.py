@@ -154,6 +154,11 @@ class Recovery:
         report.files_deleted = log.load(_EVERYTHING if mark is None else mark.offset)
         # 5.
         if mark is not None and not self._fits(mark):
+            _log.error(
+                "%s: the log does not reach to %d, where the checkpoint says it did, or is another one",
+                settings.commit_log_path,
+                mark.offset,
+            )
             mark = None
         report.trusted_to = self._trusted_to(mark)
         # 6.
@@ -202,10 +207,18 @@ class Recovery:
 
     def _fits(self, mark: Mark) -> bool:
         """Whether the log is the one that the mark was made for, and still reaches to it."""
-        log = self._files.log
-        if mark.offset == log.first:
+        if mark.offset == self._files.log.first or self._ends_at(mark):
             return True
-        file = log.files.file_at(mark.last_record)
+        walk = LogWalk(self._files.log, mark.offset, check_crc=True, after_crash=False)
+        if next(iter(walk), None) is None:
+            return False
+        path = self._files.settings.commit_log_path
+        _log.error("%s: the message at %d is damaged", path, mark.last_record)
+        return True
+
+    def _ends_at(self, mark: Mark) -> bool:
+        """Whether the last record before the mark is there, and ends there."""
+        file = self._files.log.files.file_at(mark.last_record)
         if file is None:
             return False
         try:

@@ -8,6 +8,7 @@ from rocket_remoting.record import decode_record
 from tests.store.disk import (
     ENTRIES_PER_FILE,
     FOREVER,
+    LOG_FILE_SIZE,
     Disk,
     bodies,
     delete_old,
@@ -20,6 +21,9 @@ from tests.store.disk import (
     stop,
     without_mark,
 )
+
+LAST_IN_FILE = 149
+
 
 @pytest.mark.parametrize(
     ("what", "reason"),
@@ -143,6 +147,43 @@ def test_readers_pass_over_a_damaged_record(disk: Disk, position: int, data: byt
     assert [decode_record(record).body for record in damaged.records] == [b"4"]
     put(store, 6)
     assert bodies(store) == [*given, b"6"]
+
+
+@pytest.mark.promise
+@pytest.mark.parametrize("number", [9, LAST_IN_FILE])
+@pytest.mark.parametrize("part", [0, 4, 28, 84])
+def test_a_damaged_head_just_before_the_mark_costs_its_message_only(
+    disk: Disk, number: int, part: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A record that begins at the mark shows that the log reaches to it: what was stored since is there."""
+    store = disk.open()
+    given = put(store, *range(number))
+    damaged = store.max_commit_log_offset
+    put(store, number)
+    store.flush()
+    given += put(store, *range(number + 1, number + 20))
+    disk = disk.kill()
+    overwrite(disk, log_file(disk), damaged + part, b"\x7f")
+    store = disk.open()
+    assert bodies(store) == given
+    assert store.max_offset("orders", 0) == number + 20
+    assert f"the message at {damaged} is damaged" in caplog.text
+    disk.close()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_log_that_ends_before_the_mark_is_told(
+    disk: Disk, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its last files were deleted, or all: the store opens with what is left, and says what is not."""
+    store = disk.open()
+    put(store, *range(600))
+    end = store.max_commit_log_offset
+    stop(store)
+    for number in range(left, end // LOG_FILE_SIZE + 1):
+        erase(disk, log_file(disk, number))
+    disk.open()
+    assert f"does not reach to {end}" in caplog.text
 
 
 @pytest.mark.parametrize("is_indexed", [False, True])
