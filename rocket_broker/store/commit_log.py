@@ -40,6 +40,7 @@ _MOST_BUT_BODY_AND_PROPERTIES = 256
 """A record's fixed fields with two IPv6 hosts are 112 bytes, its topic with both lengths at most 130."""
 _SMALLEST_ALLOCATION = 64 * 1024
 _SIZE_AND_MAGIC_LENGTH = 8
+_WRITTEN_AT_ONCE = 1024 * 1024
 
 
 class CommitLog:
@@ -198,6 +199,25 @@ class CommitLog:
             self._tail.ordered_to = end - self._tail.base
             self._tail.close()  # to be mapped anew
         return removed
+
+    def write_again(self, start: int) -> None:
+        """Write what lies from an offset on once more, so that the next flush brings all of it to the disk.
+
+        Of what an earlier one could not, the operating system may believe that it is there: it forgets that pages were
+        changed when it fails to write them.
+
+        Raises:
+            OSError: The disk refuses to read or write it.
+        """
+        file_system = self.files.maps.file_system
+        for file in self.files.files:
+            stop = min(self.end - file.base, file.size)
+            if stop <= start - file.base:
+                continue
+            stop = min(stop, file_system.data_end(file.path))  # behind a blank there is no room
+            for position in range(max(0, start - file.base), stop, _WRITTEN_AT_ONCE):
+                data = file_system.read(file.path, position, min(_WRITTEN_AT_ONCE, stop - position))
+                file_system.write(file.path, position, memoryview(data))
 
     def has_file_before(self, before_ms: int) -> bool:
         """Whether the oldest file was last written before a time, is not the only one, and all of it is committed."""

@@ -15,7 +15,9 @@
     later ones should; in a store of Apache's that ended in order, from the third-last file; from its beginning
     if the directory of the queues is missing. Record by record, as long as they are whole and their check
     sums right, queue entries and index entries are made where they are missing.
-9.  What follows the last whole record is cut off, from the log and from what was derived from it.
+9.  What follows the last whole record is cut off, from the log and from what was derived from it. After a crash what
+    is left of the log behind what is trusted is written once more: a flush may have failed on it, and the next one
+    would not tell.
 10. Each queue begins with its first message that the log still has.
 11. The checkpoint gets a mark, if it had none that was right.
 
@@ -181,6 +183,8 @@ class Recovery:
         self._read(mark, makes_queues_from=report.trusted_to if has_queues else log.first)
         # 9.
         self._cut()
+        if not report.ended_in_order:
+            log.write_again(report.trusted_to)
         # 10.
         for queue in queues:
             queue.correct_min_offset(log.first)

@@ -1,8 +1,9 @@
 """A file system in memory that keeps after a crash only what was synced, and of the rest whatever it likes.
 
 It is the disk a store has to expect: of the sectors written since the last sync any may have reached it or not, files
-made since may have no name, files removed may have it again. And it is strict where the operating system would kill
-the process: room must be allocated before it is written to.
+made since may have no name, files removed may have it again. After a sync that the disk refused the machine takes what
+is in memory for written, as Linux does: the next sync brings only what was written after that. And it is strict where
+the operating system would kill the process: room must be allocated before it is written to.
 """
 
 import errno
@@ -107,7 +108,7 @@ class FaultyFileSystem:
         return bytes(self._files[path].content[start : start + length])
 
     def write(self, path: Path, start: int, data: memoryview) -> None:
-        self._files[path].content[start : start + len(data)] = data
+        self._files[path].write(start, data)
 
     def read_data(self, path: Path, most: int) -> bytes | None:
         end = self.data_end(path)
@@ -123,6 +124,8 @@ class FaultyFileSystem:
 
     def sync(self, path: Path) -> None:
         if self.sync_error is not None:
+            if self.sync_error.errno == errno.EIO and path in self._files:
+                self._files[path].fail_to_sync()
             raise self.sync_error
         self.syncs.append(path)
         if path in self._files:
@@ -170,6 +173,7 @@ class _File:
         durable: What is on the disk for sure.
         allocated: Numbers of the pages that have room.
         is_named: Whether its name is on the disk.
+        taken_for_written: What was in pages when a sync failed: unless they are written to, none brings them.
     """
 
     def __init__(self, size: int) -> None:
@@ -177,13 +181,34 @@ class _File:
         self.durable = bytes(size)
         self.allocated: set[int] = set()
         self.is_named = False
+        self.taken_for_written: dict[int, bytes] = {}
+
+    def write(self, start: int, data: memoryview) -> None:
+        self.content[start : start + len(data)] = data
+        for page in range(start // PAGE_SIZE, -(-(start + len(data)) // PAGE_SIZE)):
+            self.taken_for_written.pop(page, None)
 
     def sync(self, path: Path) -> None:
         self.check(path)
-        self.durable = bytes(self.content)
+        durable = bytearray(self.content)
+        for page, content in list(self.taken_for_written.items()):
+            place = slice(page * PAGE_SIZE, page * PAGE_SIZE + PAGE_SIZE)
+            if self.content[place] == content:
+                durable[place] = self.durable[place]
+            else:
+                del self.taken_for_written[page]
+        self.durable = bytes(durable)
         self.is_named = True
 
+    def fail_to_sync(self) -> None:
+        for page, start in enumerate(range(0, len(self.content), PAGE_SIZE)):
+            written = bytes(self.content[start : start + PAGE_SIZE])
+            if written != self.durable[start : start + PAGE_SIZE]:
+                self.taken_for_written[page] = written
+
     def clear(self, start: int) -> None:
+        for page in [page for page in self.taken_for_written if (page + 1) * PAGE_SIZE > start]:
+            del self.taken_for_written[page]
         self.content[start:] = bytes(len(self.content) - start)
         self.durable = self.durable[:start] + bytes(len(self.durable) - start)
         self.allocated = {page for page in self.allocated if page * PAGE_SIZE < start}

@@ -277,6 +277,27 @@ def test_a_failed_fsync_closes_the_store_to_messages(disk: Disk, files: Recordin
     assert disk.file_system.size(disk.root / "abort") is not None
 
 
+@pytest.mark.promise
+@pytest.mark.parametrize("seed", range(5))
+def test_after_a_failed_fsync_the_next_broker_brings_all_it_found_to_the_disk(
+    disk: Disk, files: Recording, time: VirtualTime, seed: int
+) -> None:
+    """The machine takes for written what the disk refused: syncing it again says nothing, so it is written again."""
+    store = started(disk, time, flush_disk_type=SYNC)
+    given = [b"%d" % number for number in range(300)]
+    assert time.run(store.await_flush(store.put(message(body=given[0])))) is PutStatus.OK
+    files.sync_error = OSError(errno.EIO, "input/output error")
+    results = [store.put(message(body=body)) for body in given[1:-1]]
+    assert time.run(store.await_flush(results[-1])) is PutStatus.FLUSH_DISK_TIMEOUT
+    files.sync_error = None
+    time.run(store.stop())
+    store = started(disk, time, flush_disk_type=SYNC)
+    assert time.run(store.await_flush(store.put(message(body=given[-1])))) is PutStatus.OK
+    after = disk.crash(seed)
+    assert bodies(after.open()) == given
+    after.close()
+
+
 def test_a_process_out_of_files_flushes_later(disk: Disk, files: Recording, time: VirtualTime) -> None:
     """No fsync was tried then: who waits is told when there are files again, and messages are taken all the while."""
     store = started(disk, time, flush_disk_type=SYNC)
