@@ -8,7 +8,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -36,6 +36,7 @@ _DEFAULT = ".streamkit"
 _DAMAGED = 1
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _SHOWN = 10
+_ENTRIES_A_SLOT = 4
 _REPORT_EVERY = 1 << 20
 
 _path = click.argument("path", type=click.Path(path_type=Path, file_okay=False), default=_DEFAULT)
@@ -69,7 +70,7 @@ def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
     with _clear_errors():
         layout, settings, exists = _layout(path, config)
         with _lock(settings, if_possible=True):
-            found = _survey(layout, exists)
+            found = _survey(layout, settings, exists)
     if as_json:
         click.echo(json.dumps({**asdict(found), "sound": found.is_sound}, indent=1))
     else:
@@ -138,7 +139,12 @@ def repair_command(*, path: Path, config: Path | None, yes: bool, as_json: bool)
     with _clear_errors():
         layout, settings, exists = _layout(path, config)
         with _lock(settings):
-            found = _survey(layout, exists)
+            found = _survey(layout, settings, exists)
+        if config is None and _tells_no_size(layout) and found.foreign_entries:
+            raise StoreError(
+                f"{layout.log[0]} was cut short to {layout.log_file_size} bytes, and no other file tells its size: "
+                "give the broker's settings by -c, or a file with the line mappedFileSizeCommitLog=…"
+            )
         if not as_json:
             _print_survey(layout, found)
         if not yes:
@@ -163,16 +169,38 @@ def _layout(path: Path, config: Path | None) -> tuple[StoreLayout, StoreSettings
     else:
         keys = {"storePathRootDir": str(path), "brokerName": "store"}
         found = StoreLayout.of(path)
-        small = file_size(int(SMALL_STORE["maxHashSlotNum"]), int(SMALL_STORE["maxIndexNum"]))
-        if any(file.stat().st_size == small for file in found.index):
+        if found.log_file_size == int(SMALL_STORE["mappedFileSizeCommitLog"]):
             keys |= SMALL_STORE
+        keys |= _index_keys(found)
         if found.log_file_size:
             keys["mappedFileSizeCommitLog"] = str(found.log_file_size)
         if found.queue_file_size:
             keys["mappedFileSizeConsumeQueue"] = str(found.queue_file_size)
         wanted = BrokerSettings.from_entries(entries_of(keys, "streamkit store"))
     settings = wanted.store_settings()
-    return StoreLayout.of(settings.root, settings.commit_log_dir), settings, _exists(wanted)
+    layout = StoreLayout.of(settings.root, settings.commit_log_dir)
+    if config is not None and _tells_no_size(layout):
+        layout = replace(layout, log_file_size=settings.mapped_file_size_commit_log)
+    return layout, settings, _exists(wanted)
+
+
+def _index_keys(layout: StoreLayout) -> dict[str, str]:
+    """Return what the largest whole file of the index says of its settings: all have four entries a slot."""
+    empty = file_size(0, 0)
+    for size in sorted((file.stat().st_size for file in layout.index), reverse=True):
+        slots, rest = divmod(size - empty, file_size(1, _ENTRIES_A_SLOT) - empty)
+        if slots > 0 and not rest:
+            return {"maxHashSlotNum": str(slots), "maxIndexNum": str(slots * _ENTRIES_A_SLOT)}
+    return {}
+
+
+def _tells_no_size(layout: StoreLayout) -> bool:
+    """Whether the log has one file, of none of the usual sizes: it may have been cut short."""
+    usual = (
+        int(SMALL_STORE["mappedFileSizeCommitLog"]),
+        StoreSettings(layout.root).mapped_file_size_commit_log,
+    )
+    return len(layout.log) == 1 and layout.log_file_size not in usual
 
 
 def _exists(settings: BrokerSettings) -> Callable[[str], bool]:
@@ -206,7 +234,7 @@ def _lock(settings: StoreSettings, *, if_possible: bool = False) -> Iterator[Non
         lock.release()
 
 
-def _survey(layout: StoreLayout, exists: Callable[[str], bool]) -> Survey:
+def _survey(layout: StoreLayout, settings: StoreSettings, exists: Callable[[str], bool]) -> Survey:
     """Survey the store, with a bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -216,7 +244,9 @@ def _survey(layout: StoreLayout, exists: Callable[[str], bool]) -> Survey:
     first = int(layout.log[0].name) if layout.log else 0
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=len(layout.log) * layout.log_file_size)
-        return survey(layout, _rarely(lambda offset: bar.update(task, completed=offset - first)), exists)
+        progress = _rarely(lambda offset: bar.update(task, completed=offset - first))
+        index_file_size = file_size(settings.max_hash_slot_num, settings.max_index_num)
+        return survey(layout, progress, exists, index_file_size)
 
 
 def _rarely(show: Callable[[int], None]) -> Callable[[int], None]:
@@ -241,7 +271,10 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
         "messages": f"{found.records:,}",
         "queues": f"{found.queues:,} with {found.entries:,} entries",
         "index": _counted(found.index_files, "file"),
-        "files missing or cut short": f"{len(found.missing_files) + len(found.short_files):,}",
+        "files missing or cut short": (
+            f"{len(found.missing_files) + len(found.short_files) + len(found.short_index_files):,}"
+        ),
+        "strange files": f"{len(found.strange_files):,}",
         "damaged places": f"{sum(not damage.is_end for damage in found.damages):,}",
         "damaged properties": f"{len(found.damaged_properties):,}",
         "torn end": "yes: the next start cuts it off" if any(d.is_end for d in found.damages) else "no",
@@ -256,6 +289,11 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
     details = [
         *(f"commitlog/{name} is missing" for name in found.missing_files),
         *(f"commitlog/{name} was cut short" for name in found.short_files),
+        *(
+            f"index/{name} was cut short, or the broker has other settings: give them by -c"
+            for name in found.short_index_files
+        ),
+        *(f"{path} is no file of the store: no broker starts beside it" for path in found.strange_files),
         *map(_sentence, found.damages),
         *(
             f"the properties of the message at {offset} are damaged: it is delivered with what is left of them"

@@ -16,7 +16,7 @@ from pathlib import Path
 from rocket_broker.store.errors import NO_ROOM, FileSizeMismatch, StoreCorrupt, StoreFull
 from rocket_broker.store.files import MAP_PAGE_SIZE, FileSystem
 
-__all__ = ["MappedFile", "MappedFileQueue", "OpenMaps"]
+__all__ = ["MappedFile", "MappedFileQueue", "OpenMaps", "is_passed_over"]
 
 _LARGEST_ALLOCATION = 1024 * 1024
 _SMALL = 16 * 1024
@@ -223,7 +223,7 @@ class MappedFileQueue:
         self.files = []
         deleted = 0
         for name in self.maps.file_system.names(self.directory):
-            if not name.startswith("."):
+            if not is_passed_over(name):
                 deleted += not self._load_file(name, doubtful_from)
         return deleted
 
@@ -294,3 +294,8 @@ class MappedFileQueue:
 
     def __repr__(self) -> str:
         return f"MappedFileQueue({str(self.directory)!r}, {len(self.files)} files of {self.file_size})"
+
+
+def is_passed_over(name: str) -> bool:
+    """Whether a name is nobody's mistake: a hidden one, or that of a directory which disks of their own have."""
+    return name.startswith(".") or name == "lost+found"

@@ -1,6 +1,6 @@
 """Makes a damaged store whole again, and throws nothing away.
 
-1.  The store is locked: nobody else has it open.
+1.  The store is locked: nobody else has it open. Beside files that are none of the log's nothing is touched.
 2.  Files of the log that were cut short get their length again, and missing ones are made, blank from their beginning.
 3.  Bytes of the log that hold no record are copied to ``before-repair-<time>/commitlog/<offset>``. Where a record
     follows they become one that is in no queue: a rolled back one in `GAP_TOPIC`, which our broker's recovery and
@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from rocket_broker.store.errors import StoreCorrupt
+from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt
 from rocket_broker.store.files import OsFileSystem
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.recovery import RecoveryReport
@@ -74,11 +74,18 @@ async def repair(
         exists: Tells whether there is a topic.
 
     Raises:
-        StoreError: A broker has it open, or it cannot be opened afterwards.
+        StoreError: A broker has it open, its files have other sizes than the settings say, a strange file is among
+            them, or it cannot be opened afterwards.
         OSError: The disk refused.
     """
+    size, expected = layout.log_file_size, settings.mapped_file_size_commit_log
+    if size not in {0, expected}:
+        raise FileSizeMismatch(layout.log[0], size, expected, "mappedFileSizeCommitLog")
     lock = OsFileSystem().lock(settings.lock_path)
     try:
+        for path in layout.strange_files():
+            if path.parent == layout.log_directory:
+                raise StoreCorrupt(path, 0, "no file of the log: move it away, and repair the store then")
         moment = datetime.fromtimestamp(clock.now_ms() / 1000, tz=UTC).astimezone()
         aside = layout.root / f"before-repair-{moment:%Y%m%d%H%M%S}"
         aside.mkdir()

@@ -19,7 +19,7 @@ from rocket_broker.store.consume_queue import ENTRY, ENTRY_SIZE, FILLER_SIZE
 from rocket_broker.store.derivation import has_possible_number
 from rocket_broker.store.errors import StoreError
 from rocket_broker.store.files import OsFileSystem
-from rocket_broker.store.mapped_file import MappedFile, OpenMaps
+from rocket_broker.store.mapped_file import MappedFile, OpenMaps, is_passed_over
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import PROPERTY_TAGS, decode_stored_properties
@@ -40,6 +40,7 @@ __all__ = ["Damage", "QueueFiles", "StoreLayout", "Survey", "read_log", "survey"
 _MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 _MAGIC_POSITION = 4
 _SMALLEST_BLANK = 8
+_NAME_LENGTH = 20
 _CHUNK = 1 << 20
 _MOST_DETAILS = 100
 """So many of the messages without their entry are named; all are counted."""
@@ -58,6 +59,7 @@ class StoreLayout:
         log_file_size: Size of each that was not cut short; 0 when there is none.
         queue_file_size: The same of a consume queue file; 0 when there is none.
         index: The index files, in order.
+        log_directory: Where the log's files are.
     """
 
     root: Path
@@ -65,6 +67,7 @@ class StoreLayout:
     log_file_size: int
     queue_file_size: int
     index: tuple[Path, ...]
+    log_directory: Path
 
     @classmethod
     def of(cls, root: Path, commit_log: Path | None = None) -> "StoreLayout":
@@ -84,6 +87,7 @@ class StoreLayout:
             max(map(_size, log), default=0),
             max(map(_size, queues), default=0),
             tuple(sorted((root / "index").glob("[0-9]*"))),
+            directory,
         )
 
     def short_files(self) -> list[Path]:
@@ -94,6 +98,18 @@ class StoreLayout:
         sizes = {file: file.stat().st_size for file in self.log}
         short = [file for file, size in sizes.items() if size < self.log_file_size]
         return short[:-1] if short and short[-1] == self.log[-1] and not sizes[short[-1]] else short
+
+    def strange_files(self) -> list[Path]:
+        """Return what lies among the files of the log and of the queues, and is none of theirs."""
+        directories = self.log_directory, *filter(_is_number, (self.root / "consumequeue").glob("*/*"))
+        return sorted(
+            path
+            for directory in directories
+            if directory.is_dir()
+            for path in directory.iterdir()
+            if not is_passed_over(path.name)
+            and not (path.name.isdecimal() and len(path.name) == _NAME_LENGTH)
+        )
 
     def missing_files(self) -> list[Path]:
         """Return the files of the log that should be between others."""
@@ -134,6 +150,7 @@ class Survey:
             and no repair knows better.
         short_files: Names of the log's files that were cut short.
         missing_files: Names of files that should be between others of the log.
+        strange_files: Files among those of log and queues that are none of theirs: no broker starts beside them.
         queues: Consume queues.
         entries: Entries that lead to their record.
         missing_entries: Messages without their entry, or with a wrong one.
@@ -141,6 +158,7 @@ class Survey:
         deleted: Messages of topics that were deleted, or made anew since: they have no entries.
         foreign_entries: Entries, among those the log should have records for, without a record.
         index_files: Files of the index.
+        short_index_files: Names of those that have not the size they should.
     """
 
     first: int = 0
@@ -150,6 +168,7 @@ class Survey:
     damaged_properties: list[int] = field(default_factory=list)
     short_files: list[str] = field(default_factory=list)
     missing_files: list[str] = field(default_factory=list)
+    strange_files: list[str] = field(default_factory=list)
     queues: int = 0
     entries: int = 0
     missing_entries: int = 0
@@ -157,6 +176,7 @@ class Survey:
     deleted: int = 0
     foreign_entries: int = 0
     index_files: int = 0
+    short_index_files: list[str] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
@@ -164,6 +184,8 @@ class Survey:
         return not (
             self.short_files
             or self.missing_files
+            or self.strange_files
+            or self.short_index_files
             or self.missing_entries
             or self.foreign_entries
             or any(not damage.is_end for damage in self.damages)
@@ -210,6 +232,7 @@ def survey(
     layout: StoreLayout,
     progress: _Progress | None = None,
     exists: Callable[[str], bool] = lambda topic: True,
+    index_file_size: int = 0,
 ) -> Survey:
     """Read the whole log and compare the queues with it.
 
@@ -217,11 +240,16 @@ def survey(
         layout: The store's files.
         progress: Called now and then.
         exists: Tells whether there is a topic: the log has the messages of those that were deleted, too.
+        index_file_size: Size that the files of the index should have; 0: any.
     """
     found = Survey(
         short_files=[file.name for file in layout.short_files()],
         missing_files=[file.name for file in layout.missing_files()],
+        strange_files=[str(path) for path in layout.strange_files()],
         index_files=len(layout.index),
+        short_index_files=[
+            path.name for path in layout.index if index_file_size and _size(path) not in {0, index_file_size}
+        ],
     )
     if layout.log:
         found.first = found.end = int(layout.log[0].name)

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings import SMALL_STORE, BrokerSettings
 from rocket_broker.store import MessageStore, StoreMessage, StoreSettings
 from rocket_broker.store.survey import Damage, StoreLayout, read_log
 from rocket_broker.store_cli import store as command
@@ -279,6 +279,88 @@ def test_files_of_the_log_cut_short_or_missing_are_completed(
     last = int(kept[-1][:3])
     assert store.max_offset("orders", last % 2) == last // 2 + 1
     asyncio.run(store.stop())
+
+
+@pytest.mark.parametrize("length", [0, 1000])
+def test_a_repaired_store_has_the_sizes_that_its_broker_gives_it(tmp_path: Path, length: int) -> None:
+    """That of `streamkit broker` without a settings file: its index was lost or cut short, and verify says so."""
+    entries = entries_of({**SMALL_STORE, "storePathRootDir": str(tmp_path)}, "test")
+    store = MessageStore(BrokerSettings.from_entries(entries).store_settings(), SystemClock())
+    store.load()
+    store.put(StoreMessage("orders", 0, b"1", encode_properties({"KEYS": "k"}), keys="k"))
+    asyncio.run(store.stop())
+    (index,) = (tmp_path / "index").iterdir()
+    os.truncate(index, length)
+    found = verified(tmp_path)
+    assert (found["sound"], found["short_index_files"]) == (not length, [index.name] if length else [])
+    run("repair", tmp_path, "--yes")
+    assert verified(tmp_path)["sound"]
+    store = MessageStore(BrokerSettings.from_entries(entries).store_settings(), SystemClock())
+    store.load()
+    assert len(store.query("orders", "k", 32, 0, 2**62)) == 1
+    asyncio.run(store.stop())
+
+
+def test_index_files_of_sizes_of_one_s_own_stay_so(tmp_path: Path) -> None:
+    """They tell how many slots and entries they have; one that is shorter than the others was cut."""
+    settings = {"max_hash_slot_num": 50, "max_index_num": 200, "mapped_file_size_commit_log": LOG_FILE_SIZE}
+    store = MessageStore(StoreSettings(tmp_path, **settings), SystemClock())
+    store.load()
+    for number in range(300):
+        store.put(StoreMessage("orders", 0, b"%03d" % number, b"", keys=f"k{number}"))
+    asyncio.run(store.stop())
+    assert verified(tmp_path)["sound"]
+    first, *_ = sorted((tmp_path / "index").iterdir())
+    os.truncate(first, 2000)
+    assert verified(tmp_path)["short_index_files"] == [first.name]
+    run("repair", tmp_path, "--yes")
+    MessageStore(StoreSettings(tmp_path, **settings), SystemClock()).load()
+
+
+def test_the_only_file_of_a_log_is_not_guessed_to_have_been_short(tmp_path: Path) -> None:
+    """A store made so would be refused by its broker: the size must be told."""
+    store = opened(tmp_path / "store")
+    for number in range(90):
+        store.put(StoreMessage("orders", 0, b"%03d" % number))
+    asyncio.run(store.stop())
+    os.truncate(tmp_path / "store" / LOG, 5000)
+    before = sorted(path.name for path in (tmp_path / "store").iterdir())
+    result = run("repair", tmp_path / "store", "--yes")
+    assert (result.exit_code, "give the broker's settings by -c" in result.stderr) == (1, True)
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == before
+    config = tmp_path / "broker.conf"
+    config.write_text(f"mappedFileSizeCommitLog={LOG_FILE_SIZE}\nmappedFileSizeConsumeQueue=20000\n")
+    assert run("repair", tmp_path / "store", "-c", config, "--yes").exit_code == 0
+    assert (tmp_path / "store" / LOG).stat().st_size == LOG_FILE_SIZE
+    assert bodies(tmp_path / "store", 0) == list(range(50))
+
+
+def test_settings_that_are_another_store_s_repair_nothing(root: Path, tmp_path: Path) -> None:
+    """The broker that has them would not open this store."""
+    config = tmp_path / "broker.conf"
+    config.write_text(f"mappedFileSizeCommitLog={2 * LOG_FILE_SIZE}\nmappedFileSizeConsumeQueue=20000\n")
+    before = sorted(path.name for path in root.iterdir())
+    result = run("repair", root, "-c", config, "--yes")
+    assert (result.exit_code, f"set mappedFileSizeCommitLog={LOG_FILE_SIZE}" in result.stderr) == (1, True)
+    assert sorted(path.name for path in root.iterdir()) == before
+
+
+@pytest.mark.parametrize("directory", ["commitlog", "consumequeue/orders/0"])
+def test_strange_files_are_told_before_anything_is_touched(root: Path, directory: str) -> None:
+    """A broker would not start beside them. Those among the queues are moved with these when they are made anew."""
+    strange = root / directory / "0000.copy"
+    strange.write_text("what is this?")
+    found = verified(root)
+    assert (found["sound"], found["strange_files"]) == (False, [str(strange)])
+    before = sorted(path.name for path in root.iterdir())
+    result = run("repair", root, "--yes")
+    if directory == "commitlog":
+        assert (result.exit_code, "move it away" in result.stderr) == (1, True)
+        assert sorted(path.name for path in root.iterdir()) == before
+        strange.unlink()
+        run("repair", root, "--yes")
+    assert verified(root)["sound"]
+    assert bodies(root, 0) == list(range(0, 300, 2))
 
 
 def test_nothing_is_repaired_unasked(root: Path) -> None:

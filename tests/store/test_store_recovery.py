@@ -494,6 +494,12 @@ def test_a_strange_file_is_an_error(disk: Disk) -> None:
         disk.open()
 
 
+def test_the_log_may_have_a_disk_of_its_own(disk: Disk) -> None:
+    """Such a disk has a directory for what was lost and found on it."""
+    disk.file_system.make_directory(disk.root / "commitlog" / "lost+found")
+    put(disk.open(), 1)
+
+
 def test_a_long_recovery_tells_how_far_it_is(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
     """Every five seconds, in the log and to who asked: what takes minutes must not look as if it hung."""
     store = disk.open(mapped_file_size_commit_log=2**20)
