@@ -258,7 +258,7 @@ class Broker:
         loops = {
             "topics": self.topics.journal.merge_periodically(self.topics.save),
             "consumer groups": self.groups.journal.merge_periodically(self.groups.save),
-            "consumer offsets": self.offsets.save_periodically(),
+            "consumer offsets": self.offsets.save_periodically(self.store),
             "consumer filters": self.filters.save_periodically(),
             "housekeeping": self._keep_house(),
             "transaction checks": checks.run(),

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.store.message_store import MessageStore
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, decode_body, encode_body
 
@@ -168,15 +169,22 @@ class ConsumerOffsetTable:
             self._file.write(self.encode())
             self._dirty = False
 
-    async def save_periodically(self) -> None:
-        """Write the file every ``flushConsumerOffsetInterval``; runs until cancelled."""
+    async def save_periodically(self, store: MessageStore) -> None:
+        """Write the file every ``flushConsumerOffsetInterval``; runs until cancelled.
+
+        What the store holds is on the disk before: a message that failed was stored for another delivery, without
+        waiting for the disk, before its offset was committed. A machine that dies must not pass it over.
+        """
         while True:
             await asyncio.sleep(self._settings.flush_consumer_offset_interval / 1000)
             if not self._dirty:
                 continue
             self._dirty = False
             try:
-                await self._file.write_and_sync(self.encode())
+                offsets, end = self.encode(), store.max_commit_log_offset
+                while not await store.flush_to(end):  # noqa: ASYNC110 - a slow disk tells nobody when it is done
+                    await asyncio.sleep(self._settings.flush_consumer_offset_interval / 1000)
+                await self._file.write_and_sync(offsets)
             except BaseException as e:
                 self._dirty = True
                 if not isinstance(e, OSError):

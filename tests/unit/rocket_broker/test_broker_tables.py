@@ -10,6 +10,7 @@ from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.properties_file import entries_of
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import KVTable, SubscriptionGroupConfig, TopicConfig
@@ -272,7 +273,9 @@ def test_offsets_are_written_every_interval(tmp_path: Path) -> None:
         table = ConsumerOffsetTable(settings(tmp_path))
         blocker = tmp_path / "config"
         blocker.write_text("in the way")
-        writing = asyncio.create_task(table.save_periodically())
+        store = MessageStore(settings(tmp_path).store_settings(), FixedClock())
+        store.load()
+        writing = asyncio.create_task(table.save_periodically(store))
         table.commit("g", "t", 0, 5)
         await asyncio.sleep(5.5)
         blocker.unlink()
@@ -280,6 +283,7 @@ def test_offsets_are_written_every_interval(tmp_path: Path) -> None:
         assert (tmp_path / "config" / "consumerOffset.json").exists()
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
+        await store.stop()
 
     with VirtualTime() as time:
         time.run(main())
