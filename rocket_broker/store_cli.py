@@ -64,8 +64,8 @@ def store() -> None:
 def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
     """Read the whole store, and say what is in it and what is wrong. Nothing is changed.
 
-    The exit status is 1 when messages or their entries are damaged. A torn end alone is no damage: the next start of
-    a broker cuts it off.
+    The exit status is 1 when messages or their entries are damaged. What a kill leaves is no damage: the next start of
+    a broker cuts off a torn end, and makes the entries of the last messages.
     """
     with _clear_errors():
         layout, settings, exists = _layout(path, config)
@@ -279,6 +279,9 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
         "damaged properties": f"{len(found.damaged_properties):,}",
         "torn end": "yes: the next start cuts it off" if any(d.is_end for d in found.damages) else "no",
         "messages without entry": f"{found.missing_entries:,}",
+        "messages that wait for theirs": f"{found.late_entries:,}: the next start makes them"
+        if found.late_entries
+        else "0",
         "messages of deleted topics": f"{found.deleted:,}",
         "entries without message": f"{found.foreign_entries:,}",
     }

@@ -153,8 +153,9 @@ class Survey:
         strange_files: Files among those of log and queues that are none of theirs: no broker starts beside them.
         queues: Consume queues.
         entries: Entries that lead to their record.
-        missing_entries: Messages without their entry, or with a wrong one.
+        missing_entries: Messages without their entry, or with a wrong one, though later ones have theirs.
         missing: Some of them: topic, queue id and queue offset.
+        late_entries: Messages behind the last one that has its entry: their broker was killed before it made theirs.
         deleted: Messages of topics that were deleted, or made anew since: they have no entries.
         foreign_entries: Entries, among those the log should have records for, without a record.
         index_files: Files of the index.
@@ -173,6 +174,7 @@ class Survey:
     entries: int = 0
     missing_entries: int = 0
     missing: list[tuple[str, int, int]] = field(default_factory=list)
+    late_entries: int = 0
     deleted: int = 0
     foreign_entries: int = 0
     index_files: int = 0
@@ -180,7 +182,10 @@ class Survey:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong that can be repaired; a torn end the next start of a broker cuts off."""
+        """Whether nothing is wrong that can be repaired.
+
+        What a kill leaves is not: the next start of a broker cuts off a torn end, and makes the entries that are late.
+        """
         return not (
             self.short_files
             or self.missing_files
@@ -212,20 +217,29 @@ def read_log(
 
 @dataclass(slots=True)
 class _Expected:
-    """What the log says of a queue."""
+    """What the log says of a queue. Of the messages without an entry, `late` are the last ones."""
 
     low: int
     high: int = 0
     count: int = 0
     entries: int = 0
-    missing: list[int] = field(default_factory=list)
+    late: int = 0
+    without: list[int] = field(default_factory=list)
 
     def add(self, offset: int, *, has_entry: bool) -> None:
         self.high = max(self.high, offset + 1)
         self.count += 1
         self.entries += has_entry
-        if not has_entry and len(self.missing) < _MOST_DETAILS:
-            self.missing.append(offset)
+        if not has_entry and len(self.without) < _MOST_DETAILS:
+            self.without.append(offset)
+
+    @property
+    def missing_count(self) -> int:
+        return self.count - self.entries - self.late
+
+    @property
+    def missing(self) -> list[int]:
+        return self.without[: self.missing_count]
 
 
 def survey(
@@ -256,6 +270,7 @@ def survey(
     queues = QueueFiles(layout.root / "consumequeue", layout.queue_file_size)
     expected: dict[tuple[str, int], _Expected] = {}
     made_anew = set[str]()
+    late: list[_Expected] = []
     for item in read_log(layout, progress=progress):
         if isinstance(item, Damage):
             found.damages.append(item)
@@ -271,7 +286,9 @@ def survey(
                 found.deleted += expected.pop(key).count
                 made_anew.add(record.topic)
             of_queue = expected.setdefault(key, _Expected(record.queue_offset))
-            of_queue.add(record.queue_offset, has_entry=queues.has(record))
+            entry = queues.entry_of(record)
+            of_queue.add(record.queue_offset, has_entry=entry is not None and _leads_to(entry, record))
+            _note_lateness(late, of_queue, is_late=entry is None)
     names = queues.names()
     found.queues = len(names)
     for name in expected.keys() - {*names}:
@@ -279,7 +296,8 @@ def survey(
             found.deleted += expected.pop(name).count
     for name, of_queue in expected.items():
         found.entries += of_queue.entries
-        found.missing_entries += of_queue.count - of_queue.entries
+        found.missing_entries += of_queue.missing_count
+        found.late_entries += of_queue.late
         found.missing += ((*name, offset) for offset in of_queue.missing)
     del found.missing[_MOST_DETAILS:]
     for name in names:
@@ -287,6 +305,18 @@ def survey(
         lost = of_queue.high - of_queue.low - of_queue.count  # of messages in damaged bytes
         found.foreign_entries += max(0, queues.count(name, found.first) - of_queue.count - lost)
     return found
+
+
+def _note_lateness(late: list[_Expected], of_queue: _Expected, *, is_late: bool) -> None:
+    """Count a message without an entry as late, until one has its entry. `late` are the queues with late messages."""
+    if is_late:
+        if not of_queue.late:
+            late.append(of_queue)
+        of_queue.late += 1
+        return
+    for other in late:
+        other.late = 0
+    late.clear()
 
 
 class QueueFiles:
@@ -309,19 +339,17 @@ class QueueFiles:
             (path.parent.name, int(path.name)) for path in self._root.glob("*/*") if _is_number(path)
         )
 
-    def has(self, record: RecordHeader) -> bool:
-        """Whether the record's queue has the right entry at its number."""
+    def entry_of(self, record: RecordHeader) -> tuple[int, int, int] | None:
+        """What stands at the record's number in its queue: log offset, size, tags code; None if nothing does."""
         if not self._file_size:
-            return False
+            return None
         position = record.queue_offset * ENTRY_SIZE
         base = position - position % self._file_size
         file = self._file(record.topic, record.queue_id, base)
         if file is None:
-            return False
-        offset, size, tags_code = ENTRY.unpack_from(file.view or file.open(), position - base)
-        if (offset, size) != (record.commit_log_offset, record.total_size):
-            return False
-        return record.topic == SCHEDULE_TOPIC or tags_code == _tags_code(record)
+            return None
+        entry: tuple[int, int, int] = ENTRY.unpack_from(file.view or file.open(), position - base)
+        return entry if entry[1] else None
 
     def count(self, name: tuple[str, int], log_first: int) -> int:
         """Return how many entries of a queue lead to the log from an offset on."""
@@ -370,6 +398,14 @@ def _map(path: Path) -> memoryview:
 def _entries(file: MappedFile) -> memoryview:
     data = file.data()
     return data[: len(data) - len(data) % ENTRY_SIZE]
+
+
+def _leads_to(entry: tuple[int, int, int], record: RecordHeader) -> bool:
+    """Whether a queue entry is the record's."""
+    offset, size, tags_code = entry
+    if (offset, size) != (record.commit_log_offset, record.total_size):
+        return False
+    return record.topic == SCHEDULE_TOPIC or tags_code == _tags_code(record)
 
 
 def _tags_code(record: RecordHeader) -> int:

@@ -109,6 +109,28 @@ def test_a_torn_end_is_no_damage(root: Path) -> None:
     assert (result.exit_code, "the next start cuts it off" in result.stdout) == (0, True)
 
 
+def test_messages_whose_entries_a_kill_prevented_are_no_damage(root: Path) -> None:
+    """Entries are made after the records, Apache's broker makes them in another thread: the next start makes them."""
+    overwrite(root / QUEUE, 149 * 20, bytes(20))
+    overwrite(root / QUEUE.replace("/0/", "/1/"), 148 * 20, bytes(40))
+    found = verified(root)
+    assert (found["sound"], found["entries"], found["missing_entries"]) == (True, 297, 0)
+    assert (found["late_entries"], found["missing"]) == (3, [])
+    assert "3: the next start makes them" in run("verify", root).stdout
+    assert (bodies(root, 0), bodies(root, 1)) == (list(range(0, 300, 2)), list(range(1, 300, 2)))
+    assert verified(root)["entries"] == 300
+
+
+def test_a_missing_entry_before_later_ones_is_damage(root: Path) -> None:
+    """Nothing would make it at the next start."""
+    overwrite(root / QUEUE, 148 * 20, bytes(40))
+    found = verified(root)
+    assert (found["sound"], found["missing_entries"], found["late_entries"]) == (False, 2, 0)
+    assert found["missing"] == [["orders", 0, 148], ["orders", 0, 149]]
+    run("repair", root, "--yes")
+    assert bodies(root, 0) == list(range(0, 300, 2))
+
+
 def test_damage_is_found_with_its_place(root: Path) -> None:
     """A body that does not agree with its check sum, and an entry that leads nowhere."""
     start = record_starts(root)[10]
