@@ -46,7 +46,12 @@ class KafkaMember(ConsumerBinding):
         self._dead_letters = membership.dead_letters
         self._forget = membership.forget
         self.thread = FetchThread(
-            self.binding, membership.client, membership.subscription, self._take, self._wake
+            self.binding,
+            membership.client,
+            membership.subscription,
+            self._take,
+            self._wake,
+            recall=self._recall,
         )
         self._state = BindingState.STOPPED
 
@@ -107,6 +112,9 @@ class KafkaMember(ConsumerBinding):
     def _wake(self, partition: AssignedPartition) -> None:
         """There is something in ``partition``."""
 
+    def _recall(self, partition: AssignedPartition) -> None:
+        """Nothing of ``partition`` may begin, for now or ever."""
+
     async def _finish(self, timeout: float) -> None:
         """Begin no more calls, and give those under way `timeout` seconds."""
 
@@ -128,6 +136,9 @@ class KafkaConsumerBinding(KafkaMember):
 
     def _wake(self, partition: AssignedPartition) -> None:
         self._driver.wake(partition)
+
+    def _recall(self, partition: AssignedPartition) -> None:
+        self._driver.recall(partition)
 
     async def _finish(self, timeout: float) -> None:
         # Calls that wait for a permit end with the binding's permits, which are closed after this step.

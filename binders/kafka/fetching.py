@@ -113,6 +113,8 @@ class FetchThread:
         subscription: Subscription,
         deliver: Callable[[Sequence[Batch]], None],
         wake: Callable[[AssignedPartition], None],
+        *,
+        recall: Callable[[AssignedPartition], None],
     ) -> None:
         """Make one that does not run yet.
 
@@ -122,6 +124,7 @@ class FetchThread:
             subscription: What it reads.
             deliver: Called on the loop with what came.
             wake: Called on the loop when calls of a partition may begin again.
+            recall: Called on the loop when none may begin, not even one that waits for its handler.
         """
         self.client = client
         self.error: Exception | None = None
@@ -129,6 +132,7 @@ class FetchThread:
         self._subscription = subscription
         self._deliver = deliver
         self._wake_partition = wake
+        self._recall = recall
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
@@ -181,6 +185,14 @@ class FetchThread:
         self._wake.set()
         if self._thread.is_alive() or not self._ended.done():
             await asyncio.shield(self._ended)
+
+    def _hold(self, partition: AssignedPartition) -> None:
+        partition.hold()
+        self._recall(partition)
+
+    def _lose(self, partition: AssignedPartition) -> None:
+        partition.lose()
+        self._recall(partition)
 
     def _release(self, partitions: Sequence[AssignedPartition]) -> None:
         for partition in partitions:
@@ -299,7 +311,7 @@ class FetchThread:
         for key in keys:
             partition = self._partitions.pop(key, None)
             if partition is not None:
-                self._tell(partition.lose)
+                self._tell(self._lose, partition)
 
     def _adopt(self, consumer: Consumer, keys: Iterable[TopicPartition]) -> None:
         """Take partitions over; what was ours before the rebalance goes on where it is."""
@@ -425,7 +437,7 @@ class FetchThread:
 
     async def _end_calls(self, consumer: Consumer, partitions: Sequence[AssignedPartition]) -> None:
         for partition in partitions:
-            self._tell(partition.hold)
+            self._tell(self._hold, partition)
         if not await consumer.comes_true(lambda: all(each.is_quiet for each in partitions), self._patience):
             log.warning(
                 "Binding %r: calls outlast a rebalance, so that their messages may be handled twice: %s",

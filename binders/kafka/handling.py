@@ -156,6 +156,9 @@ class Driver(ABC):
     def wake(self, partition: AssignedPartition) -> None:
         """There is something in ``partition``."""
 
+    def recall(self, partition: AssignedPartition) -> None:  # noqa: B027 - calls that begin with a permit wait for none
+        """End the call of a partition that has to begin no more, if it waits for its handler still."""
+
     def interrupt(self) -> None:
         """Begin no more calls, and end what only waits."""
         self._is_running = False
@@ -197,11 +200,21 @@ class Driver(ABC):
 class OrderedDriver(Driver):
     """One call in flight per partition; a message leaves its partition when it is settled."""
 
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self._drives: dict[AssignedPartition, asyncio.Task[object] | None] = {}
+
     def wake(self, partition: AssignedPartition) -> None:
         """There is something in ``partition``."""
         if not partition.is_busy and self._is_running and partition.may_begin:
             partition.is_busy = True
             self._calls.begin(self._drive(partition))
+
+    def recall(self, partition: AssignedPartition) -> None:
+        """End the call of a partition that has to begin no more, if it waits for its handler still."""
+        task = self._drives.get(partition)
+        if task is not None:
+            self._permits.recall(task)
 
     def interrupt(self) -> None:
         """Begin no more calls; a message that waits for its next delivery stays at its partition's head."""
@@ -209,6 +222,7 @@ class OrderedDriver(Driver):
         self._calls.end_suspensions()
 
     async def _drive(self, partition: AssignedPartition) -> None:
+        self._drives[partition] = asyncio.current_task()
         calls = 0
         try:
             while partition.waiting and self._is_running and partition.may_begin:
@@ -224,6 +238,10 @@ class OrderedDriver(Driver):
                     await asyncio.sleep(0)
         finally:
             partition.is_busy = False
+            del self._drives[partition]
+            # It may have been recalled, and released since.
+            if partition.waiting:
+                self.wake(partition)
 
     async def _call(self, partition: AssignedPartition) -> float | None:
         """Make one call with what is at the head; returns how long to wait before the next one."""

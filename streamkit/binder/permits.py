@@ -1,6 +1,6 @@
 """Permits: how many handlers of one binding may be at work at once, and whether any may start."""
 
-from asyncio import CancelledError, Future, get_running_loop
+from asyncio import CancelledError, Future, Task, current_task, get_running_loop
 from collections import deque
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ class Permits:
     messages than handlers can start; others ignore them.
     """
 
-    __slots__ = ("_closed", "_free", "_sleepers", "_waiters", "_watchers", "_withheld")
+    __slots__ = ("_closed", "_free", "_in_line", "_sleepers", "_waiters", "_watchers", "_withheld")
 
     def __init__(self, count: int) -> None:
         self._watchers: tuple[Callable[[], None], ...] = ()
@@ -22,6 +22,7 @@ class Permits:
         self._withheld = False
         self._closed = False
         self._waiters: deque[Future[None]] = deque()
+        self._in_line: dict[Task[object] | None, Future[None]] = {}
         self._sleepers: set[Future[None]] = set()
 
     @property
@@ -41,7 +42,7 @@ class Permits:
         """Take a permit; waits in line for one.
 
         Raises:
-            CancelledError: Permits are closed; nothing may start any more.
+            CancelledError: Permits are closed, or the task was recalled: nothing may start any more.
         """
         if self._closed:
             raise CancelledError
@@ -50,6 +51,8 @@ class Permits:
             return
         waiter: Future[None] = get_running_loop().create_future()
         self._waiters.append(waiter)
+        task = current_task()
+        self._in_line[task] = waiter
         try:
             await waiter
         except CancelledError:
@@ -58,6 +61,14 @@ class Permits:
             elif waiter in self._waiters:
                 self._waiters.remove(waiter)
             raise
+        finally:
+            del self._in_line[task]
+
+    def recall(self, task: Task[object]) -> None:
+        """Cancel what the task would begin with a permit, if it waits in line for one; else do nothing."""
+        waiter = self._in_line.get(task)
+        if waiter is not None:
+            waiter.cancel()
 
     def release(self) -> None:
         """Give a permit back; the first in line has it at once, unless permits are withheld."""

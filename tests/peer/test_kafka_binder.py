@@ -594,6 +594,40 @@ def test_an_application_may_listen_to_rebalances(shop: Shop) -> None:
     asyncio.run(main())
 
 
+def test_a_call_that_waits_for_its_turn_does_not_begin_once_its_partition_may_move(shop: Shop) -> None:
+    """One handler, four partitions: three messages wait for it when another member takes partitions over."""
+
+    async def main() -> None:
+        await shop.make_topic(4)
+        begun, elsewhere, go_on = Inbox(), Inbox(), asyncio.Event()
+
+        async def slow(text: str) -> None:
+            begun.add(text)
+            await go_on.wait()
+
+        async def quick(text: str) -> None:
+            elsewhere.add(text)
+
+        async def send(texts: str) -> None:
+            for number, text in enumerate(texts):
+                await shop.send(text, headers={PARTITION: number})
+
+        await send("abcd")
+        # So that a rebalance waits for calls for a second.
+        brief = {"kafka.bindings.in.consumer.configuration.max.poll.interval.ms": 4000}
+        async with shop.app(lambda app: app.stream_listener("in")(slow), **brief):
+            await begun.wait(1)
+            async with shop.app(lambda app: app.stream_listener("in")(quick), **brief):
+                await elsewhere.wait(1)
+                go_on.set()
+                # Whoever waited longer has its turn before these.
+                await send("efgh")
+                await eventually(shop.committed, dict.fromkeys(range(4), 2))
+        assert not set(begun.items[1:]) & set(elsewhere.items)
+
+    asyncio.run(main())
+
+
 def test_metrics_tell_the_lag(shop: Shop) -> None:
     """As a gauge of each input, over all its destinations; markers of transactions and what was aborted are none."""
 

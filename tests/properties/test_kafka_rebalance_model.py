@@ -115,12 +115,14 @@ class Member:
                 partition.take(records)
                 driver.wake(partition)
 
-        self.thread = FetchThread("in", ConsumerClient({}), Subscription("orders"), take, driver.wake)
+        self.thread = FetchThread(
+            "in", ConsumerClient({}), Subscription("orders"), take, driver.wake, recall=driver.recall
+        )
 
     async def _hand(self, deliveries: Sequence[Delivery]) -> Sequence[Settlement]:
         (delivery,) = deliveries
-        self._begin(self, delivery)
         await self._permits.acquire()
+        self._begin(self, delivery)
         end: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
         self.calls.append((delivery, end))
         try:
@@ -317,3 +319,17 @@ TestOrderedGroup = OrderedGroup.TestCase
 TestOrderedGroup.settings = _SETTINGS
 TestConcurrentGroup = ConcurrentGroup.TestCase
 TestConcurrentGroup.settings = _SETTINGS
+
+
+def test_what_waits_for_its_turn_does_not_begin_once_its_partition_is_given_up() -> None:
+    """Calls outlast a rebalance; the one that waits for a permit meanwhile begins where its partition goes."""
+    group = OrderedGroup()
+    for key in KEYS:
+        group.send(key, 1)
+    group.fetch(0)
+    assert len(group.members[0].calls) == 2
+    group.rebalance()
+    group.lose_patience(0)
+    group.end_call(0, 0, is_retried=False)
+    assert len(group.members[0].calls) == 1
+    group.teardown()

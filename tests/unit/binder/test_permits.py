@@ -46,6 +46,33 @@ def test_a_waiter_that_is_cancelled_loses_no_permit() -> None:
     assert asyncio.run(main()) == 1
 
 
+def test_who_is_recalled_leaves_the_line_and_keeps_what_it_has() -> None:
+    """Only a task that waits for a permit is cancelled, also one that has waited before."""
+
+    async def main() -> list[str]:
+        permits = Permits(1)
+        events: list[str] = []
+
+        async def work(name: str) -> None:
+            for number in range(2):
+                await permits.acquire()
+                events.append(f"{name}{number}")
+                await asyncio.sleep(0)
+                permits.release()
+
+        first, second = (asyncio.create_task(work(name)) for name in "ab")
+        await asyncio.sleep(0)
+        permits.recall(first)
+        permits.recall(second)
+        await asyncio.gather(first, second, return_exceptions=True)
+        assert second.cancelled()
+        permits.recall(first)
+        assert permits.free == 1
+        return events
+
+    assert asyncio.run(main()) == ["a0", "a1"]
+
+
 def test_a_free_permit_is_told_only_when_nobody_waits() -> None:
     """A binder that watches is not woken for a permit that is taken already."""
 

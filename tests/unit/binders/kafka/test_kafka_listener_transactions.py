@@ -136,7 +136,14 @@ def test_a_transaction_is_not_taken_back_by_what_was_settled_before_it(
                 partition.take(records)
                 taken.append(partition)
 
-        thread = FetchThread("in", ConsumerClient({}), subscription, take, lambda partition: None)
+        thread = FetchThread(
+            "in",
+            ConsumerClient({}),
+            subscription,
+            take,
+            lambda partition: None,
+            recall=lambda partition: None,
+        )
         consumer = Consumer()
         thread.assigned(consumer, {ORDERS})
         thread.turn(consumer)

@@ -29,7 +29,14 @@ def test_a_partition_is_reset_once_and_not_whenever_it_comes_back() -> None:
     async def main() -> list[TopicPartition]:
         client = ConsumerClient({"auto_offset_reset": "earliest"})
         subscription = Subscription("orders", resets=True)
-        thread = FetchThread("in", client, subscription, lambda batches: None, lambda partition: None)
+        thread = FetchThread(
+            "in",
+            client,
+            subscription,
+            lambda batches: None,
+            lambda partition: None,
+            recall=lambda partition: None,
+        )
         consumer = Consumer()
         for assigned in ({ONE}, {ONE, TWO}, {TWO}, {ONE, TWO}):
             consumer.mine = assigned
