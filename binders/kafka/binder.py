@@ -335,7 +335,12 @@ class KafkaBinder(Binder):
             group,
             client,
             _subscription(
-                destination, extended, client, partitions, is_transactional=self._transactions is not None
+                destination,
+                extended,
+                client,
+                partitions,
+                is_transactional=self._transactions is not None,
+                is_own=is_own,
             ),
             await self._letters(destination, extended),
             partial(self._forget, group) if is_own else None,
@@ -393,6 +398,7 @@ def _subscription(
     partitions: int,
     *,
     is_transactional: bool,
+    is_own: bool,
 ) -> Subscription:
     assigned = None
     if not extended.auto_rebalance_enabled:
@@ -408,6 +414,7 @@ def _subscription(
         resets=extended.reset_offsets,
         commit_every=interval / 1000 if extended.ack_mode is AckMode.TIME else 0.0,
         is_transactional=is_transactional,
+        is_own=is_own,
     )
 
 

@@ -92,6 +92,7 @@ class Subscription:
         resets: Whether what the group has committed is ignored.
         commit_every: Seconds between commits; 0: whenever something is settled.
         is_transactional: Whether each call commits its message's offset itself.
+        is_own: Whether the group has no other member, ever.
     """
 
     topic: str
@@ -101,6 +102,7 @@ class Subscription:
     resets: bool = False
     commit_every: float = 0.0
     is_transactional: bool = False
+    is_own: bool = False
 
 
 class FetchThread:
@@ -146,6 +148,8 @@ class FetchThread:
         self._seen: set[TopicPartition] = set()
         # Where partitions ended before the group was joined, if it begins there.
         self._ends: dict[TopicPartition, int] = {}
+        # Which partitions there were by then.
+        self._old: frozenset[TopicPartition] = frozenset()
         self._committing: object = None
         self._due: dict[TopicPartition, int] = {}
         self._commit_at = 0.0
@@ -247,6 +251,7 @@ class FetchThread:
         if wanted.begins_now and (ends := _ends(consumer, wanted)):
             begin_now(consumer, ends, wanted.topic)
             self._ends = ends
+            self._old = frozenset(ends)
         if wanted.partitions is not None:
             keys = {TopicPartition(wanted.topic, number) for number in wanted.partitions}
             consumer.assign(sorted(keys))
@@ -315,8 +320,8 @@ class FetchThread:
 
     def _adopt(self, consumer: Consumer, keys: Iterable[TopicPartition]) -> None:
         """Take partitions over; what was ours before the rebalance goes on where it is."""
-        resets = [key for key in keys if key not in self._seen]
-        self._seen.update(resets)
+        fresh = [key for key in keys if key not in self._seen]
+        self._seen.update(fresh)
         for key in keys:
             known = self._partitions.get(key)
             if known is None:
@@ -324,9 +329,17 @@ class FetchThread:
             elif known.has_begun:
                 consumer.seek(key, known.fetched)
         if self._subscription.resets:
-            self._reset(consumer, resets)
+            self._reset(consumer, fresh)
+        if self._subscription.is_own:
+            for key in filter(self._was_added, fresh):
+                # Whatever it has was sent since the group began.
+                consumer.seek_to_beginning(key)
         # Later on, others may have handled what came since.
         self._ends = {}
+
+    def _was_added(self, key: TopicPartition) -> bool:
+        """Whether its topic was there before it was."""
+        return key not in self._old and any(each.topic == key.topic for each in self._old)
 
     def _reset(self, consumer: Consumer, keys: Sequence[TopicPartition]) -> None:
         """Begin where settings say, whatever was committed."""

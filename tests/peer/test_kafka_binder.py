@@ -536,6 +536,30 @@ def test_an_anonymous_group_of_a_pattern_hears_all_that_is_sent_once_it_is_bound
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("resets", ["false", "true"])
+def test_an_anonymous_group_hears_all_of_partitions_that_are_added_later(shop: Shop, resets: str) -> None:
+    """Also what they have before it knows of them; of those that were there nothing old."""
+    settings: Mapping[str, object] = {
+        "bindings.in.group": None,
+        "kafka.bindings.in.consumer.reset-offsets": resets,
+        "kafka.bindings.in.consumer.configuration.metadata.max.age.ms": 2000,
+    }
+
+    async def main() -> None:
+        await shop.make_topic(1)
+        await shop.send("old")
+        inbox = Inbox()
+        async with shop.app(shop.listening(inbox), **settings):
+            more = {"kafka.binder.auto-add-partitions": "true", "bindings.out.producer.partition-count": 2}
+            async with shop.app(**more) as sender:
+                for number in range(4):
+                    await sender.bridge.asend("out", Message(str(number), {PARTITION: number % 2}))
+            heard = await inbox.wait(4)
+        assert sorted(int(message.payload) for message in heard) == [0, 1, 2, 3]
+
+    asyncio.run(main())
+
+
 def test_a_group_that_is_reset_to_the_end_hears_all_that_is_sent_once_it_is_bound(shop: Shop) -> None:
     """Also what comes before its partitions are dealt out, and nothing that was there."""
 
