@@ -207,6 +207,10 @@ class LastingProducer(KafkaProducer):  # type: ignore[misc]  # kafka-python has 
         """Whether `send` to the topic only appends to a buffer."""
         return self._metadata.partitions_for_topic(topic) is not None
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has, as brokers told last; 0 if it is not known."""
+        return len(self._metadata.partitions_for_topic(topic) or ())
+
 
 def _after_refusal(state: Any, error: object, *details: object, **more: object) -> str:
     """What becomes of an idempotent producer after an error: one about a message is not the producer's end."""

@@ -35,7 +35,7 @@ class KafkaProducerBinding(ProducerBinding):
             destination: What it is bound to.
             extended: Its own settings.
             sender: Sends.
-            partitions: How many partitions the topic has.
+            partitions: How many partitions the topic has now.
         """
         self._unsent = partial(destination.unsent, binder)
         self._binding = destination.binding
@@ -51,8 +51,8 @@ class KafkaProducerBinding(ProducerBinding):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic had when the binding was made."""
-        return self._partitions
+        """How many partitions the topic has, as far as that is known; when the binding was made, at first."""
+        return self._sender.partition_count(self._topic) or self._partitions
 
     async def start(self) -> None:
         """Connect, and learn the topic's partitions.
@@ -126,8 +126,7 @@ class KafkaProducerBinding(ProducerBinding):
 
     def _partition(self, message: Message[bytes]) -> int | None:
         chosen = message.headers.get(portable.PARTITION)
-        # A number beyond the topic's partitions wraps round, as on other binders.
-        return None if chosen is None else int(str(chosen)) % self._partitions
+        return None if chosen is None else int(str(chosen))
 
     async def stop(self) -> None:
         """Close; sends under way get `close-timeout`, and fail then. A second call does nothing."""

@@ -73,12 +73,15 @@ class Sender:
         """Make a call that blocks, on one of the threads."""
         return await self._loop.run_in_executor(self._threads, call)
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has, as far as the producer knows; 0 if it does not."""
+        return 0 if self._producer is None else self._producer.partition_count(topic)
+
     async def send(self, topic: str, **record: Any) -> RecordMetadata:
         """Send a record, of kafka-python's `value`, `key`, `headers`…; returns when the broker has acknowledged it.
 
         Raises:
             KafkaError: It did not.
-            ValueError: The topic has no such partition.
         """
         return await self.begin(await self.ready(topic), topic, **record)
 
@@ -90,7 +93,12 @@ class Sender:
         return producer
 
     def begin(self, producer: Producer, topic: str, **record: Any) -> "asyncio.Future[RecordMetadata]":
-        """Hand a record to the producer; the future tells what the broker answers."""
+        """Hand a record to the producer; the future tells what the broker answers.
+
+        A partition's number beyond the topic's partitions wraps round, as on other binders.
+        """
+        if record.get("partition") is not None:
+            record["partition"] %= producer.partition_count(topic) or 1
         answer: asyncio.Future[RecordMetadata] = self._loop.create_future()
         sent = producer.send(topic, **record)
         sent.add_callback(partial(self._answered, answer))

@@ -172,6 +172,11 @@ class Transactions:
             await transaction.send(topic, record)
             await transaction.commit()
 
+    def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has, as far as one of the producers knows; 0 if none does."""
+        senders = [*self._used, *(sender for _, sender in self._free)]
+        return max((sender.partition_count(topic) for sender in senders), default=0)
+
     async def _abandon(self, transaction: Transaction) -> None:
         try:
             async with asyncio.timeout(_LAST_ABORT):
@@ -242,6 +247,11 @@ class KafkaTransactionalProducerBinding(KafkaProducerBinding):
         super().__init__(binder, destination, extended, sender, partitions)
         self._transactions = transactions
         self._allows_none = extended.allow_non_transactional
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, as far as that is known; when the binding was made, at first."""
+        return self._transactions.partition_count(self._topic) or super().partition_count
 
     async def start(self) -> None:
         """Connect what sends without a transaction, where settings allow it; else transactions connect when they begin.

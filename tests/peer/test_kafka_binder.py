@@ -817,3 +817,50 @@ def test_header_topic_may_choose_the_topic(shop: Shop) -> None:
         assert (record.topic, record.key) == (other, b"order-1")
 
     asyncio.run(main())
+
+
+def test_a_header_chooses_among_the_partitions_of_the_topic_that_a_header_chose(shop: Shop) -> None:
+    """And not among those of the binding's own."""
+
+    async def main() -> None:
+        other = f"{shop.topic}-other"
+        async with shop.app(bindings__out__destination=other, bindings__out__producer__partition_count=6):
+            pass
+        async with shop.app(**{"kafka.bindings.out.producer.use-topic-header": "true"}) as app:
+            await app.bridge.asend("out", Message("x", {"kafka_topic": other, PARTITION: 5}))
+        (record,) = await shop.records(other, 1)
+        assert record.partition == 5
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("prefix", [None, "tx-growing-"])
+def test_keys_are_divided_among_all_partitions_there_are(shop: Shop, prefix: str | None) -> None:
+    """Also once the topic has more than when the application was started."""
+    settings: Mapping[str, object] = {
+        "bindings.out.producer.partition-key-expression": "headers['lane']",
+        "kafka.binder.configuration.metadata.max.age.ms": 500,
+        "kafka.binder.transaction.transaction-id-prefix": prefix,
+        "bindings.in.consumer.max-attempts": 1,
+    }
+
+    async def main() -> None:
+        await shop.make_topic(2)
+        inbox = Inbox()
+        async with shop.app(shop.listening(inbox), **settings, **{"output-bindings": "out"}) as app:
+
+            async def lane() -> object:
+                await app.bridge.asend("out", Message("x", {"lane": 3}))
+                *_, last = await inbox.wait(len(inbox.items) + 1)
+                return last.headers[PARTITION]
+
+            assert await lane() == 1
+
+            def grow() -> None:
+                with shop.admin() as admin:
+                    admin.create_partitions({shop.topic: 4})
+
+            await asyncio.to_thread(grow)
+            await eventually(lane, 3)
+
+    asyncio.run(main())

@@ -57,6 +57,9 @@ class Producer:
     def knows(self, topic: str) -> bool:
         return True
 
+    def partition_count(self, topic: str) -> int:
+        return 4
+
     def begin_transaction(self) -> None:
         pass
 
