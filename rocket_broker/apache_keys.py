@@ -1,9 +1,9 @@
 """Apache's keys that this broker does not honour, and why.
 
 Every key of Apache RocketMQ 4.9.7 and 5.3.3 (BrokerConfig, BrokerIdentity, MessageStoreConfig,
-NettyServerConfig, NettyClientConfig, NamesrvConfig, and the tiered store's MessageStoreConfig) is a field in
-`rocket_broker.settings` or stands here: meaningless ones are accepted with a warning, refused ones may only
-have their harmless value.
+NettyServerConfig, NettyClientConfig, AuthConfig, NamesrvConfig, and the tiered store's MessageStoreConfig) is a
+field in `rocket_broker.settings` or stands here: meaningless ones are accepted with a warning, refused ones may
+only have their harmless value. What the broker sets itself is no key (AuthConfig's clusterName and configName).
 """
 
 from rocket_broker.apache_settings import Refused
@@ -53,6 +53,14 @@ _BROKER = {
     """,
     "a write that takes long shows as time in the queue: see waitTimeMillsInSendQueue": """
         osPageCacheBusyTimeOutMills
+    """,
+    "access control is not built in": """
+        aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond authenticationMetadataProvider
+        authenticationProvider authenticationStrategy authenticationWhitelist authorizationMetadataProvider
+        authorizationProvider authorizationStrategy authorizationWhitelist initAuthenticationUser
+        innerClientAuthenticationCredentials migrateAuthFromV1Enabled statefulAuthenticationCacheExpiredSecond
+        statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond
+        statefulAuthorizationCacheMaxNum userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
     """,
     "replication is not built in, every broker is a master": """
         allAckInSyncStateSet asyncLearner brokerElectionPriority brokerHeartbeatInterval brokerIP2
@@ -244,8 +252,12 @@ BROKER_MEANINGLESS = _by_key(_BROKER)
 NAME_SERVER_MEANINGLESS = _by_key(_NAME_SERVER)
 """Key of the name server -> why it does nothing here."""
 
+_OPEN = Refused("false", "access control is not built in, and ignoring this would let everybody in")
+
 BROKER_REFUSED = {
-    "aclEnable": Refused("false", "access control is not built in, and ignoring this would let everybody in"),
+    "aclEnable": _OPEN,
+    "authenticationEnabled": _OPEN,
+    "authorizationEnabled": _OPEN,
     "brokerRole": Refused("ASYNC_MASTER", "replication is not built in, every broker is a master"),
     "enableDLegerCommitLog": Refused("false", "replication by DLedger is not built in"),
     "enableControllerMode": Refused("false", "replication by a controller is not built in"),

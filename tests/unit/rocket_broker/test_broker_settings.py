@@ -104,7 +104,16 @@ def test_a_wrong_value_is_answered_with_what_was_expected(line: str, expectation
     assert expectation in str(caught.value)
 
 
-@pytest.mark.parametrize("line", ["aclEnable=true", "brokerRole=SLAVE", "enableDLegerCommitLog=true"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "aclEnable=true",
+        "authenticationEnabled=true",
+        "authorizationEnabled=true",
+        "brokerRole=SLAVE",
+        "enableDLegerCommitLog=true",
+    ],
+)
 def test_what_would_break_a_promise_is_refused(line: str) -> None:
     """Access control and replication are not silently left out."""
     with pytest.raises(SettingError, match="not built in"):
@@ -113,8 +122,18 @@ def test_what_would_break_a_promise_is_refused(line: str) -> None:
 
 def test_refused_keys_may_have_their_harmless_value() -> None:
     """A file that switches off what is not there is right."""
-    settings = broker_settings("aclEnable=false\nbrokerRole=ASYNC_MASTER\nenableDLegerCommitLog=false\n")
+    settings = broker_settings(
+        "aclEnable=false\nauthenticationEnabled=false\nauthorizationEnabled=false\n"
+        "brokerRole=ASYNC_MASTER\nenableDLegerCommitLog=false\n"
+    )
     assert settings.warnings == []
+
+
+def test_what_belongs_to_access_control_is_passed_over() -> None:
+    """The settings file of a 5.3 broker opens with its access control switched off."""
+    settings = broker_settings("authenticationEnabled=false\ninitAuthenticationUser={}\n")
+    (warning,) = settings.warnings
+    assert warning.startswith("broker.conf:2: initAuthenticationUser has no meaning here: access control")
 
 
 def test_the_store_pool_is_for_senders_that_do_not_wait_for_the_disk() -> None:
