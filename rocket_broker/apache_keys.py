@@ -8,7 +8,7 @@ only have their harmless value. What the broker sets itself is no key (AuthConfi
 
 from rocket_broker.apache_settings import Refused
 
-__all__ = ["BROKER_MEANINGLESS", "BROKER_REFUSED", "NAME_SERVER_MEANINGLESS"]
+__all__ = ["BROKER_MEANINGLESS", "BROKER_REFUSED", "BROKER_TOLD", "NAME_SERVER_MEANINGLESS"]
 
 _BROKER = {
     "messages go straight to the page cache, or through the transient store pool": """
@@ -264,3 +264,9 @@ BROKER_REFUSED = {
     "storeType": Refused("default", "the store is Apache's default file store"),
 }
 """Key whose other values ask for something that must not be ignored."""
+
+BROKER_TOLD = {key: rule.harmless for key, rule in BROKER_REFUSED.items()} | {
+    "filterServerNums": "0",
+    "useTLS": "false",
+}
+"""Key -> what the broker always is, for who asks for its settings: mqadmin 4.9 exports none of them without these."""

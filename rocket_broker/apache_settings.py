@@ -94,6 +94,7 @@ class ApacheSettings:
 
     meaningless: ClassVar[Mapping[str, str]] = {}
     refused: ClassVar[Mapping[str, Refused]] = {}
+    told: ClassVar[Mapping[str, str]] = {}
 
     origins: dict[str, str] = field(default_factory=dict, kw_only=True)
     """Key -> where its value was set; keys at their default are missing."""
@@ -155,8 +156,9 @@ class ApacheSettings:
         return sorted(key for key, (_, declared) in cls._keys().items() if not declared.fixed)
 
     def to_properties(self) -> str:
-        """Return the effective settings as the text of a properties file."""
-        return "".join(f"{row.key}={row.value}\n" for row in self.rows())
+        """Return the effective settings, and what is told beside them, as the text of a properties file."""
+        values = {row.key: row.value for row in self.rows()} | dict(self.told)
+        return "".join(f"{key}={value}\n" for key, value in values.items())
 
     @classmethod
     def _keys(cls) -> "dict[str, tuple[Field[Any], _Declaration]]":

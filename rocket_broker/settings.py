@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from rocket_broker import setting_checks as checks
-from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED
+from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, BROKER_TOLD
 from rocket_broker.apache_settings import ApacheSettings, Refused, setting
 from rocket_broker.properties_file import Entry
 from rocket_broker.schedule.delay_levels import DelayLevels
@@ -90,6 +90,7 @@ class BrokerSettings(ApacheSettings):
 
     meaningless: ClassVar[Mapping[str, str]] = BROKER_MEANINGLESS
     refused: ClassVar[Mapping[str, Refused]] = BROKER_REFUSED
+    told: ClassVar[Mapping[str, str]] = BROKER_TOLD
 
     # Who and where
     broker_name: str = setting(

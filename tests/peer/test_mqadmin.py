@@ -1,6 +1,8 @@
 """Apache's mqadmin against a broker: Apache's own, which proves the expectations, then ours."""
 
+import json
 import re
+from pathlib import Path
 
 from tests.peer.stage import Stage, eventually
 
@@ -176,3 +178,14 @@ def test_broker_config_is_shown(stage: Stage) -> None:
     assert settings["brokerIP1"] == "127.0.0.1"
     assert settings["messageDelayLevel"].startswith("1s 2s 1s")
     assert settings["maxMessageSize"] == "4194304"
+
+
+def test_the_configuration_of_a_cluster_is_exported(stage: Stage, tmp_path: Path) -> None:
+    """With all that mqadmin wants to know of each broker: 4.9.7's fails when a setting is missing."""
+    exported = stage.mqadmin("exportConfigs", "-c", "DefaultCluster", "-f", str(tmp_path))
+    assert exported.startswith(f"export {tmp_path}/configs.json success"), exported
+
+    configs = json.loads((tmp_path / "configs.json").read_text())["brokerConfigs"]["broker-a"]
+    assert configs["brokerRole"] == "ASYNC_MASTER"
+    assert configs["flushDiskType"] == "ASYNC_FLUSH"
+    assert configs["useTLS"] == "false"

@@ -136,6 +136,14 @@ def test_what_belongs_to_access_control_is_passed_over() -> None:
     assert warning.startswith("broker.conf:2: initAuthenticationUser has no meaning here: access control")
 
 
+def test_tools_are_told_what_the_broker_always_is() -> None:
+    """Also what no setting of it can change; a settings file may have all of it."""
+    told = broker_settings("brokerName=a").to_properties()
+    assert {"brokerName=a", "brokerRole=ASYNC_MASTER", "useTLS=false"} <= {*told.splitlines()}
+    lines = [line for line in told.splitlines() if not line.endswith("=")]
+    assert broker_settings("\n".join(lines)).to_properties() == told
+
+
 def test_the_store_pool_is_for_senders_that_do_not_wait_for_the_disk() -> None:
     """With SYNC_FLUSH it has no effect, as on Apache's brokers, and the line that asks for it is warned about."""
     asked = "transientStorePoolEnable=true\ncommitIntervalCommitLog=50\n"
