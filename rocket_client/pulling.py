@@ -134,9 +134,14 @@ class PullLoop:
                 self._reached()
             if self._is_over():
                 return None
-            offset = answer.next_begin_offset
             if answer.status is PullStatus.OFFSET_ILLEGAL:
-                return offset
+                wanted = answer.next_begin_offset
+                _LOG.warning(
+                    "group %s: the broker has no offset %d in %s and says %d",
+                    self._group, offset, self._queue, wanted,
+                )  # fmt: skip
+                return wanted
+            offset = answer.next_begin_offset
             if messages:
                 self._consumption.submit(queue, list(queue.put(messages)))
                 if self._pause:

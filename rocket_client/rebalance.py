@@ -278,13 +278,6 @@ class Rebalancer:
             else:
                 break
         if wanted is not None and not process_queue.dropped:
-            _LOG.warning(
-                "group %s: the broker has no offset %d in %s and says %d",
-                self._group,
-                offset,
-                process_queue.message_queue,
-                wanted,
-            )
             await self.restart_at({process_queue.message_queue: wanted})
 
     async def restart_at(self, offsets: Mapping[MessageQueue, int]) -> None:

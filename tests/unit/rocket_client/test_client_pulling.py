@@ -118,6 +118,18 @@ def test_an_illegal_offset_is_corrected(virtual: VirtualTime, caplog: pytest.Log
     assert "the broker has no offset 7777" in caplog.text
 
 
+def test_the_offset_that_is_illegal_is_told(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
+    """Not the one that the queue was taken over with."""
+
+    async def scene(script: ConsumerScript) -> None:
+        await asyncio.sleep(1)
+        assert script.pulled_offsets[:2] == [7, 500]
+
+    nothing = pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, 500), pulled(ResponseCode.PULL_OFFSET_MOVED, 40)
+    play(virtual, scene, *nothing, committed=7)
+    assert "the broker has no offset 500" in caplog.text
+
+
 def test_a_failed_pull_is_tried_again_after_3_seconds(
     virtual: VirtualTime, caplog: pytest.LogCaptureFixture
 ) -> None:
