@@ -88,19 +88,19 @@ class ConsumerOffsetTable:
         return queues.get(queue_id) if queues is not None else None
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Set the offset as `commit` does, and hold that against consumers until `take_reset` told them."""
+        """Set the offset as `commit` does, and hold that against consumers until `settle_reset`."""
         if not self.commit(group, topic, queue_id, offset):
             return False
         self._resets[group, topic, queue_id] = offset
         return True
 
     def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return the offset that was set and nobody was told of yet."""
+        """Return the offset that was set, while nobody has gone on from there yet."""
         return self._resets.get((group, topic, queue_id)) if self._resets else None
 
-    def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return `pending_reset`, once."""
-        return self._resets.pop((group, topic, queue_id), None) if self._resets else None
+    def settle_reset(self, group: str, topic: str, queue_id: int) -> None:
+        """Forget `pending_reset`: the group has gone on from there."""
+        self._resets.pop((group, topic, queue_id), None)
 
     def queues(self, group: str, topic: str) -> Mapping[int, int]:
         """Return the group's offsets in the topic by queue."""

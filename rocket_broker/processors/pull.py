@@ -95,6 +95,7 @@ class PullProcessor:
             )
         header = command.header(PullMessageRequestHeader)
         wanted = self._wanted(connection, header)
+        self._settle_reset(header)
         result = self._reset(header) or self._read(header, wanted)
         commits = header.sys_flag & PULL_COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET
         if commits and header.commit_offset >= 0:
@@ -119,10 +120,19 @@ class PullProcessor:
             response = refusal.answer(pull.command)
         pull.connection.respond(response)
 
-    def _reset(self, header: PullMessageRequestHeader) -> GetResult | None:
-        """Return where the consumer is to go on since somebody has reset its offset, once."""
+    def _settle_reset(self, header: PullMessageRequestHeader) -> None:
+        """Take it that the group was told of its reset offset when a pull begins there.
+
+        Being told once is not enough: it may be the answer to a pull that was held for a former member.
+        """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        offset = self._offsets.take_reset(group, topic, queue_id)
+        if self._offsets.pending_reset(group, topic, queue_id) == header.queue_offset:
+            self._offsets.settle_reset(group, topic, queue_id)
+
+    def _reset(self, header: PullMessageRequestHeader) -> GetResult | None:
+        """Return where the consumer is to go on since somebody has reset its offset."""
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        offset = self._offsets.pending_reset(group, topic, queue_id)
         if offset is None:
             return None
         first, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)

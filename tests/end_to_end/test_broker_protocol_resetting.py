@@ -61,7 +61,7 @@ def test_offsets_are_reset_without_any_member() -> None:
 
 
 def test_whoever_consumes_the_queue_is_told_at_its_next_pull() -> None:
-    """Once, as an offset that moved; what it commits before counts for nothing."""
+    """Until it pulls from there, as an offset that moved; what it commits before counts for nothing."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await consumed(client, 5, offset=5)
@@ -79,6 +79,25 @@ def test_whoever_consumes_the_queue_is_told_at_its_next_pull() -> None:
         assert await client.committed() == 3
         held.cancel()
         await asyncio.gather(held, return_exceptions=True)
+
+    with_broker(scene, **SERVER_SIDE)
+
+
+def test_a_pull_that_nobody_waits_for_any_more_does_not_use_up_a_reset() -> None:
+    """A pull is held for a while after its queue went to another member, which is to be told as well."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await consumed(client, 5, offset=5)
+        pulls = [
+            asyncio.create_task(client.ask(Code.PULL_MESSAGE, pull_header("orders", 5, sys_flag=HELD)))
+            for _ in ("of the former member", "of the present one")
+        ]
+        await asyncio.sleep(1)
+        await reset(client, queue_id=0, offset=1)
+        for answer in await asyncio.gather(*pulls):
+            assert (answer.code, answer.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
+        assert len((await client.pull("orders", 1)).bodies) == 4
+        assert (await client.pull("orders", 5)).code == ResponseCode.PULL_NOT_FOUND
 
     with_broker(scene, **SERVER_SIDE)
 
