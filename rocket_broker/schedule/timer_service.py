@@ -79,7 +79,8 @@ class TimerService:
         """Open the timers' files.
 
         Raises:
-            StoreError: One is missing, or of another size.
+            StoreError: One is of another size.
+            OSError: The disk refused.
         """
         files = self._files
         self._have_timers = files.load(self._clock.now_ms(), self._store.max_commit_log_offset)
@@ -165,7 +166,8 @@ class TimerService:
                 )
             )
             for number, commit_log_offset, size, _ in entries:
-                if commit_log_offset not in self._have_timers and not self._take(commit_log_offset, size):
+                has_timer = commit_log_offset in self._have_timers
+                if not has_timer and not self._take(number, commit_log_offset, size):
                     return False
                 files.queue_offset = number + 1
             if not entries:  # deleted, or a hole at a file's end: go on behind it
@@ -177,9 +179,10 @@ class TimerService:
                 return True
             await asyncio.sleep(0)
         self._have_timers = frozenset()
+        files.lost = None
         return True
 
-    def _take(self, commit_log_offset: int, size: int) -> bool:
+    def _take(self, number: int, commit_log_offset: int, size: int) -> bool:
         """Put a timer for one message, or deliver it if its moment is over; False when there is no room."""
         try:
             record = self._store.message_at(commit_log_offset, size)
@@ -191,6 +194,9 @@ class TimerService:
         except (RemoteProtocolError, KeyError, ValueError) as e:
             _log.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
+        lost = self._files.lost
+        if lost is not None and number < lost.queue_offset and self._files.floor(moment) < lost.moment:
+            return True  # it was delivered
         now = self._clock.now_ms()
         cancels = PROPERTY_TIMER_DEL_UNIQKEY in properties
         if moment < self._files.floor(now):
@@ -333,11 +339,11 @@ class TimerService:
     async def _flush(self) -> None:
         """Bring the timers to the disk, and then how far they are: what was delivered is there before."""
         files = self._files
-        progress, delivered = files.progress, self._store.max_commit_log_offset
+        progress, lost, delivered = files.progress, files.lost, self._store.max_commit_log_offset
         files.is_dirty = written = False
         try:
             await asyncio.to_thread(files.sync)
-            if await self._store.flush_to(delivered):
+            if lost is None and await self._store.flush_to(delivered):
                 files.flushed(progress)
                 written = True
         finally:  # also when the stop of the broker comes between

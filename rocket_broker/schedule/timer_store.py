@@ -7,7 +7,8 @@
 
 A timer is put into the log, then into its slot. What a killed process had put is there, and `load` puts into
 the slots what they lack. A machine that died may have lost the newest pages of either: the log is cut where it
-ends, and a wheel that points behind that end is made anew from the log, as is one of another precision.
+ends, and a wheel that points behind that end is made anew from the log, as is one of another precision. Where the log
+itself lacks what was on the disk, all messages that are not over get the timers that they have no more.
 
 A moment further away than the roll window is not put there: its timer waits within the window, and its message
 is stored anew then.
@@ -27,6 +28,8 @@ __all__ = ["TimerStore"]
 _log = logging.getLogger(__name__)
 
 _NO_SLOT = Slot(-1, -1, 0)
+_NOWHERE = 2**62
+"""No log ends there: a checkpoint that says so is of one that lost its timers."""
 
 
 class TimerStore:
@@ -36,12 +39,15 @@ class TimerStore:
         moment: What is looked at next; everything before is over.
         queue_offset: Offset of the message that gets a timer next.
         is_dirty: Whether something changed since the last `flushed`.
+        lost: How far everything was when timers were lost, until their messages have others: of those before its offset
+            in the queue the ones before its moment are over. None: none are lost.
     """
 
     def __init__(self, settings: TimerSettings, file_system: FileSystem) -> None:
         self.moment = 0
         self.queue_offset = 0
         self.is_dirty = False
+        self.lost: TimerProgress | None = None
         self._next: int | None = None
         self._next_is_known = False
         self._over: set[int] = set()  # moments whose slots are cleared when what was delivered is on the disk
@@ -62,7 +68,8 @@ class TimerStore:
             messages_end: The end of the commit log: a power failure may leave timers of messages that it took.
 
         Raises:
-            StoreError: A file is missing, or of another size.
+            StoreError: A file is of another size.
+            OSError: The disk refused.
         """
         progress = self._checkpoint.load() or TimerProgress()
         self.queue_offset = progress.queue_offset
@@ -71,6 +78,8 @@ class TimerStore:
         # Killed before the first checkpoint: nothing is over that was to come since the first timer was put.
         since = progress.moment or min((unit.written_ms for _, unit in newest), default=now_ms)
         self.moment = self.floor(since)
+        if self._log.end < progress.log_end or self._leads_before_the_log():
+            return self._begin_anew(progress)
         if (not has_wheel and self._log.end > self._log.first) or self._wheel_is_doubtful():
             self._rebuild()
         else:
@@ -201,6 +210,22 @@ class TimerStore:
             return True
         end = self._log.end
         return any(slot.last >= end or slot.first >= end for _, slot in self._wheel.slots(self.moment))
+
+    def _leads_before_the_log(self) -> bool:
+        """Whether a moment's first timer was in a file that is gone, and was not over."""
+        return any(0 <= slot.first < self._log.first for _, slot in self._wheel.slots(self.moment))
+
+    def _begin_anew(self, progress: TimerProgress) -> frozenset[int]:
+        """Have all messages looked at again; return where those lie that have a timer, or were stored anew for one."""
+        _log.error("%r lacks timers that were on the disk: the messages get others", self._log)
+        self.lost, self.queue_offset = progress, 0
+        self._checkpoint.write(progress._replace(log_end=_NOWHERE))
+        self._rebuild()
+        return frozenset(
+            unit.commit_log_offset
+            for _, unit in self._log.walk(self._log.first)
+            if unit.bits & ROLLS or self.floor(unit.moment) >= self.moment
+        )
 
     def _rebuild(self) -> None:
         _log.warning("the timer wheel is made anew from %r", self._log)

@@ -360,6 +360,101 @@ def test_lost_files_are_made_anew(timer_disk: Disk, time: VirtualTime, lost: lis
     last.run(time, goes_on)
 
 
+@pytest.mark.promise
+@pytest.mark.parametrize("down", [0.0, 55.0])
+@pytest.mark.parametrize(
+    ("lost", "wheel"),
+    [
+        ([], False),
+        ([0], True),
+        ([1], True),
+        ([1], False),
+        ([-1], True),
+        ([-1], False),
+        (range(9), True),
+        (range(9), False),
+    ],
+)
+def test_timers_that_are_missing_are_made_anew_from_the_messages(
+    timer_disk: Disk, time: VirtualTime, lost: Sequence[int], *, wheel: bool, down: float
+) -> None:
+    """Whatever is left of the timer log: all come, in their order but for what is overdue, and none comes again."""
+    first = Timers(timer_disk)
+    files = timer_disk.file_system
+
+    async def scene() -> None:
+        for number in range(300):
+            first.send(str(number), 1 + number)
+        first.send("cancelled", 250)
+        first.send("cancel", 250, TIMER_DEL_UNIQKEY="orders+cancelled")
+        await asyncio.sleep(52)
+        assert len(first.delivered) > 50
+
+    first.run(time, scene)
+    names = files.names(timer_disk.root / "timerlog")
+    assert 3 < len(names) < 9
+    for name in {names[number] for number in lost if number < len(names)}:
+        files.remove(timer_disk.root / "timerlog" / name)
+    if not wheel:
+        files.remove(timer_disk.root / "timerwheel")
+    time.advance(down)
+    killed: list[Disk] = []
+    again = Timers(timer_disk)
+
+    async def goes_on() -> None:
+        await asyncio.sleep(260)
+        came = again.delivered
+        assert (sorted(came, key=int) if down else came) == list(map(str, range(300)))
+        again.send("new", 10)
+        await asyncio.sleep(12)
+        assert again.delivered[300:] == ["new"]
+        killed.append(timer_disk.kill())
+
+    again.run(time, goes_on)
+    last = Timers(killed[0])
+
+    async def ends() -> None:
+        await asyncio.sleep(30)
+        assert len(last.delivered) == 301
+
+    last.run(time, ends)
+    killed[0].close()
+
+
+@pytest.mark.parametrize("turns", range(1, 9))
+def test_a_kill_while_timers_are_made_anew_loses_none(
+    timer_disk: Disk, time: VirtualTime, turns: int
+) -> None:
+    """The checkpoint does not say that it is done until it is."""
+    first = Timers(timer_disk)
+
+    async def scene() -> None:
+        for number in range(1000):
+            first.send(str(number), 500 + number % 7)
+        await asyncio.sleep(3)
+
+    first.run(time, scene)
+    for name in timer_disk.file_system.names(timer_disk.root / "timerlog"):
+        timer_disk.file_system.remove(timer_disk.root / "timerlog" / name)
+    again = Timers(timer_disk)
+    killed: list[Disk] = []
+
+    async def begins() -> None:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        killed.append(timer_disk.kill())
+
+    again.run(time, begins)
+    last = Timers(killed[0])
+
+    async def ends() -> None:
+        await asyncio.sleep(520)
+        assert sorted(map(int, last.delivered)) == list(range(1000))
+
+    last.run(time, ends)
+    killed[0].close()
+
+
 def test_a_wheel_of_another_length_is_refused(timer_disk: Disk) -> None:
     """Nothing good would come of reading it."""
     first = Timers(timer_disk)
