@@ -165,7 +165,7 @@ class Dropped(DeadLetters):
 
 
 class DeadLetterTopic(DeadLetters):
-    """A topic, made when the first letter comes unless it is there."""
+    """A topic, made when a letter comes unless it is there."""
 
     def __init__(self, binding: str, topic: str, sender: Sender, provision: Provision) -> None:
         """Make one.
@@ -212,6 +212,8 @@ class DeadLetterTopic(DeadLetters):
                 self._failed(record, f"{error!r}; it goes without {letter.shrink()}")
             except Exception as error:  # whatever it is, the partition must not stop without a word
                 self._failed(record, repr(error))
+                # It may be gone: somebody may have deleted it, to be rid of its letters.
+                self._partitions = None
             await asyncio.sleep(_PAUSE)
         raise BinderError(f"the dead-letter topic {self._topic!r} is closed: {place(record)} stays unsettled")
 

@@ -188,6 +188,36 @@ def test_a_letter_is_tried_again_whatever_failed(caplog: pytest.LogCaptureFixtur
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
+def test_a_topic_that_is_gone_is_made_again() -> None:
+    """Who deletes the topic to be rid of its letters does not stop the partitions whose letters come next."""
+    made: list[str] = []
+
+    class Brokers(Producer):
+        def send(self, topic: str, **record: Any) -> Future:
+            if topic not in made:
+                raise KafkaTimeoutError("Failed to update metadata")
+            return super().send(topic, **record)
+
+    async def provision(letters: str, origin: str) -> int:
+        made.append(letters)
+        return 4
+
+    async def main() -> None:
+        brokers = Brokers()
+        letters = DeadLetterTopic("in", "error.orders.kitchen", Sender(lambda: brokers, 1.0), provision)
+        for _ in range(2):
+            await letters.keep(stored(), RejectMessage("not for us"))
+        made.clear()
+        async with asyncio.timeout(60):
+            await letters.keep(stored(), RejectMessage("not for us"))
+        assert len(brokers.taken) == 3
+        await letters.close()
+
+    with VirtualTime() as time:
+        time.run(main())
+    assert made == ["error.orders.kitchen"]
+
+
 def test_a_letter_that_is_not_written_when_its_binding_stops_is_not_kept() -> None:
     """Its message stays unsettled, and no producer is connected again for it."""
     connected: list[Producer] = []
