@@ -15,6 +15,8 @@ import click
 
 from rocket_broker.errors import BrokerError, DamagedTable
 from rocket_broker.properties_file import entries_of, read_properties
+from rocket_broker.schedule.timer_settings import TimerSettings
+from rocket_broker.schedule.timer_store import odd_files
 from rocket_broker.settings import SMALL_STORE, BrokerSettings
 from rocket_broker.store.errors import StoreError
 from rocket_broker.store.files import OsFileSystem
@@ -68,9 +70,9 @@ def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
     a broker cuts off a torn end, and makes the entries of the last messages.
     """
     with _clear_errors():
-        layout, settings, exists = _layout(path, config)
+        layout, settings, timers, exists = _layout(path, config)
         with _lock(settings, if_possible=True):
-            found = _survey(layout, settings, exists)
+            found = _survey(layout, settings, timers, exists)
     if as_json:
         click.echo(json.dumps({**asdict(found), "sound": found.is_sound}, indent=1))
     else:
@@ -137,9 +139,9 @@ def repair_command(*, path: Path, config: Path | None, yes: bool, as_json: bool)
     keep their queue offsets.
     """
     with _clear_errors():
-        layout, settings, exists = _layout(path, config)
+        layout, settings, timers, exists = _layout(path, config)
         with _lock(settings):
-            found = _survey(layout, settings, exists)
+            found = _survey(layout, settings, timers, exists)
         if config is None and _tells_no_size(layout) and found.foreign_entries:
             raise StoreError(
                 f"{layout.log[0]} was cut short to {layout.log_file_size} bytes, and no other file tells its size: "
@@ -152,6 +154,9 @@ def repair_command(*, path: Path, config: Path | None, yes: bool, as_json: bool)
             click.confirm(anyway if found.is_sound else "Repair it?", abort=True, err=True)
         logging.getLogger("rocket_broker.store").setLevel(logging.ERROR)  # it is told below
         report = asyncio.run(repair(layout, settings, found.damages, SystemClock(), exists))
+        if found.short_timer_files:
+            with _lock(settings):
+                _put_aside(timers, report.kept_in)
     if as_json:
         told = {"keptIn": str(report.kept_in), "gaps": report.gaps, "files": report.files}
         click.echo(json.dumps({**told, "recovery": asdict(report.recovery)}, indent=1))
@@ -159,7 +164,9 @@ def repair_command(*, path: Path, config: Path | None, yes: bool, as_json: bool)
         _print_repair(report)
 
 
-def _layout(path: Path, config: Path | None) -> tuple[StoreLayout, StoreSettings, Callable[[str], bool]]:
+def _layout(
+    path: Path, config: Path | None
+) -> tuple[StoreLayout, StoreSettings, TimerSettings, Callable[[str], bool]]:
     """Return the store's files, settings with the sizes that they have, and what tells whether a topic exists."""
     if config is not None:
         entries = read_properties(config)
@@ -176,12 +183,15 @@ def _layout(path: Path, config: Path | None) -> tuple[StoreLayout, StoreSettings
             keys["mappedFileSizeCommitLog"] = str(found.log_file_size)
         if found.queue_file_size:
             keys["mappedFileSizeConsumeQueue"] = str(found.queue_file_size)
+        sizes = [file.stat().st_size for file in (path / "timerlog").glob("[0-9]*")]
+        if sizes and sizes.count(max(sizes)) > 1:
+            keys["mappedFileSizeTimerLog"] = str(max(sizes))
         wanted = BrokerSettings.from_entries(entries_of(keys, "streamkit store"))
     settings = wanted.store_settings()
     layout = StoreLayout.of(settings.root, settings.commit_log_dir)
     if config is not None and _tells_no_size(layout):
         layout = replace(layout, log_file_size=settings.mapped_file_size_commit_log)
-    return layout, settings, _exists(wanted)
+    return layout, settings, wanted.timer_settings(), _exists(wanted)
 
 
 def _index_keys(layout: StoreLayout) -> dict[str, str]:
@@ -192,6 +202,13 @@ def _index_keys(layout: StoreLayout) -> dict[str, str]:
         if slots > 0 and not rest:
             return {"maxHashSlotNum": str(slots), "maxIndexNum": str(slots * _ENTRIES_A_SLOT)}
     return {}
+
+
+def _put_aside(timers: TimerSettings, directory: Path) -> None:
+    """Move the timers' files away: the broker makes others from the messages (`timer_store`)."""
+    for path in (timers.wheel_path, timers.log_path):
+        if path.exists():
+            path.rename(directory / path.name)
 
 
 def _tells_no_size(layout: StoreLayout) -> bool:
@@ -234,7 +251,9 @@ def _lock(settings: StoreSettings, *, if_possible: bool = False) -> Iterator[Non
         lock.release()
 
 
-def _survey(layout: StoreLayout, settings: StoreSettings, exists: Callable[[str], bool]) -> Survey:
+def _survey(
+    layout: StoreLayout, settings: StoreSettings, timers: TimerSettings, exists: Callable[[str], bool]
+) -> Survey:
     """Survey the store, with a bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -246,7 +265,9 @@ def _survey(layout: StoreLayout, settings: StoreSettings, exists: Callable[[str]
         task = bar.add_task("", total=len(layout.log) * layout.log_file_size)
         progress = _rarely(lambda offset: bar.update(task, completed=offset - first))
         index_file_size = file_size(settings.max_hash_slot_num, settings.max_index_num)
-        return survey(layout, progress, exists, index_file_size)
+        found = survey(layout, progress, exists, index_file_size)
+    found.short_timer_files = list(map(str, odd_files(timers)))
+    return found
 
 
 def _rarely(show: Callable[[int], None]) -> Callable[[int], None]:
@@ -271,9 +292,7 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
         "messages": f"{found.records:,}",
         "queues": f"{found.queues:,} with {found.entries:,} entries",
         "index": _counted(found.index_files, "file"),
-        "files missing or cut short": (
-            f"{len(found.missing_files) + len(found.short_files) + len(found.short_index_files):,}"
-        ),
+        "files missing or cut short": f"{_missing_or_short(found):,}",
         "strange files": f"{len(found.strange_files):,}",
         "damaged places": f"{sum(not damage.is_end for damage in found.damages):,}",
         "damaged properties": f"{len(found.damaged_properties):,}",
@@ -296,6 +315,10 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
             f"index/{name} was cut short, or the broker has other settings: give them by -c"
             for name in found.short_index_files
         ),
+        *(
+            f"{path} was cut short, or the broker has other settings: give them by -c"
+            for path in found.short_timer_files
+        ),
         *(f"{path} is no file of the store: no broker starts beside it" for path in found.strange_files),
         *map(_sentence, found.damages),
         *(
@@ -315,6 +338,11 @@ def _print_survey(layout: StoreLayout, found: Survey) -> None:
         console.print("✓ The store is sound.", style="green")
     else:
         console.print(f"✗ The store is damaged. Try: streamkit store repair {layout.root}", style="red")
+
+
+def _missing_or_short(found: Survey) -> int:
+    kinds = found.missing_files, found.short_files, found.short_index_files, found.short_timer_files
+    return sum(map(len, kinds))
 
 
 def _print_repair(report: RepairReport) -> None:

@@ -16,14 +16,15 @@ is stored anew then.
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint, TimerProgress
 from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerLog, TimerUnit
 from rocket_broker.schedule.timer_settings import TimerSettings
-from rocket_broker.schedule.timer_wheel import Slot, TimerWheel
+from rocket_broker.schedule.timer_wheel import Slot, TimerWheel, wheel_size
 from rocket_broker.store.files import FileSystem
 
-__all__ = ["TimerStore"]
+__all__ = ["TimerStore", "odd_files"]
 
 _log = logging.getLogger(__name__)
 
@@ -237,3 +238,11 @@ class TimerStore:
 
     def __repr__(self) -> str:
         return f"TimerStore(moment={self.moment}, queue_offset={self.queue_offset}, {self._log})"
+
+
+def odd_files(settings: TimerSettings) -> list[Path]:
+    """Return the files that have not the size these settings give them: no broker starts with one."""
+    expected = dict.fromkeys(sorted(settings.log_path.glob("[0-9]*")), settings.log_file_size)
+    if settings.wheel_path.exists():
+        expected[settings.wheel_path] = wheel_size(settings.wheel_slots)
+    return [path for path, size in expected.items() if path.stat().st_size not in {0, size}]

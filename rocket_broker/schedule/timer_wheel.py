@@ -24,11 +24,16 @@ from rocket_broker.store.errors import StoreCorrupt
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 
-__all__ = ["Slot", "TimerWheel"]
+__all__ = ["Slot", "TimerWheel", "wheel_size"]
 
 _SLOT = struct.Struct(">qqqii")
 _PER_PAGE = PAGE_SIZE // _SLOT.size
 _CHUNK = 256 * PAGE_SIZE
+
+
+def wheel_size(slots: int) -> int:
+    """Return the bytes of the file of a wheel that turns once in twice so many slots."""
+    return 2 * slots * _SLOT.size
 
 
 class Slot(NamedTuple):
@@ -50,7 +55,7 @@ class TimerWheel:
         self.path = path
         self._precision = precision_ms
         self._count = 2 * slots
-        self._size = self._count * _SLOT.size
+        self._size = wheel_size(slots)
         self._maps = OpenMaps(file_system, 1)
         self._file = MappedFile(path, 0, self._size, self._maps)
         self._pages = -(-self._size // PAGE_SIZE)
@@ -67,7 +72,9 @@ class TimerWheel:
         if not size:
             return False
         if size != self._size:
-            raise StoreCorrupt(self.path, size, f"a timer wheel has {self._size} bytes")
+            raise StoreCorrupt(
+                self.path, size, f"a timer wheel has {self._size} bytes; mend it with: streamkit store repair"
+            )
         self._exists = True
         for start in range(0, min(self._size, self._maps.file_system.data_end(self.path)), _CHUNK):
             chunk = self._file.read(start, _CHUNK)

@@ -160,6 +160,7 @@ class Survey:
         foreign_entries: Entries, among those the log should have records for, without a record.
         index_files: Files of the index.
         short_index_files: Names of those that have not the size they should.
+        short_timer_files: Files of the timers that have not.
     """
 
     first: int = 0
@@ -179,6 +180,7 @@ class Survey:
     foreign_entries: int = 0
     index_files: int = 0
     short_index_files: list[str] = field(default_factory=list)
+    short_timer_files: list[str] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
@@ -191,6 +193,7 @@ class Survey:
             or self.missing_files
             or self.strange_files
             or self.short_index_files
+            or self.short_timer_files
             or self.missing_entries
             or self.foreign_entries
             or any(not damage.is_end for damage in self.damages)

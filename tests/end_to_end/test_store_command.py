@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rocket_broker.properties_file import entries_of
+from rocket_broker.schedule.timer_settings import SLOTS
 from rocket_broker.settings import SMALL_STORE, BrokerSettings
 from rocket_broker.store import MessageStore, StoreMessage, StoreSettings
 from rocket_broker.store.survey import Damage, StoreLayout, read_log
@@ -365,6 +366,25 @@ def test_settings_that_are_another_store_s_repair_nothing(root: Path, tmp_path: 
     result = run("repair", root, "-c", config, "--yes")
     assert (result.exit_code, f"set mappedFileSizeCommitLog={LOG_FILE_SIZE}" in result.stderr) == (1, True)
     assert sorted(path.name for path in root.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["timerwheel", "timerlog/00000000000000000000"])
+def test_timers_files_cut_short_are_put_aside(root: Path, name: str) -> None:
+    """No broker starts with them; without them it makes others from the messages."""
+    wheel, log = root / "timerwheel", root / "timerlog" / f"{0:020d}"
+    log.parent.mkdir()
+    for path, size in ((wheel, 2 * SLOTS * 32), (log, 100 * 2**20)):
+        with path.open("wb") as file:
+            file.truncate(size)
+    assert verified(root)["sound"]
+    os.truncate(root / name, 5000)
+    found = verified(root)
+    assert (found["sound"], found["short_timer_files"]) == (False, [str(root / name)])
+    report = json.loads(run("repair", root, "--yes", "--json").stdout)
+    assert verified(root)["sound"]
+    assert not wheel.exists()
+    assert not log.exists()
+    assert (Path(report["keptIn"]) / name).stat().st_size == 5000
 
 
 @pytest.mark.parametrize("directory", ["commitlog", "consumequeue/orders/0"])
