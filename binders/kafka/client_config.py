@@ -5,8 +5,9 @@
     ssl.truststore.location, …          files in PEM: `ssl_cafile`, `ssl_certfile`
     partition.assignment.strategy       Java's classes, by kafka-python's of the same names
 
-A name that Java's client knows and kafka-python has nothing for has no effect, and a warning says so. Any other name is
-an error. This module imports nothing of kafka-python: settings are checked before a client is needed.
+A name that Java's client knows and kafka-python has nothing for has no effect, and a warning says so; where that would
+make another client of it than was asked for, it is refused. Any other name is an error. This module imports nothing of
+kafka-python: settings are checked before a client is needed.
 """
 
 import logging
@@ -155,12 +156,18 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     (
         "auto.include.jmx.reporter",
         "buffer.memory",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
         "default.api.timeout.ms",
         "enable.metrics.push",
         "group.protocol",
         "group.remote.assignor",
         "interceptor.classes",
+        "internal.leave.group.on.close",
+        "internal.throw.on.fetch.stable.offset.unsupported",
         "metadata.max.idle.ms",
+        "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy",
         "metric.reporters",
         "metrics.num.samples",
@@ -174,9 +181,21 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         "sasl.client.callback.handler.class",
         "sasl.kerberos.kinit.cmd",
         "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
         "sasl.login.callback.handler.class",
         "sasl.login.class",
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.login.retry.backoff.max.ms",
+        "sasl.login.retry.backoff.ms",
         "security.providers",
+        "share.acknowledgement.mode",
+        "share.acquire.mode",
         "socket.connection.setup.timeout.max.ms",
         "socket.connection.setup.timeout.ms",
         "ssl.enabled.protocols",
@@ -185,9 +204,22 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
         "ssl.provider",
         "ssl.secure.random.implementation",
         "ssl.trustmanager.algorithm",
+        "transaction.two.phase.commit.enable",
     ),
     _UNKNOWN_HERE,
 )
+
+_PEM_FILE: Final = "certificates and keys are read from files in PEM: name one in "
+# What Java's clients know, and without which a client would be another's, or nobody's.
+_REFUSED: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "a binder's brokers are spring.cloud.stream.kafka.binder.brokers",
+    "config.providers": "settings have placeholders of their own, such as ${NAME} for the environment's",
+    "ssl.engine.factory.class": "Python has TLS of its own",
+    "ssl.keystore.certificate.chain": f"{_PEM_FILE}ssl.keystore.location",
+    "ssl.keystore.key": f"{_PEM_FILE}ssl.keystore.location",
+    "ssl.truststore.certificates": f"{_PEM_FILE}ssl.truststore.location",
+}
+_TOKENS: Final = "sasl.oauthbearer."
 
 _ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 _JAVA_ASSIGNORS: Final = {
@@ -221,6 +253,10 @@ def checked(properties: Mapping[str, str], *clients: Client) -> dict[str, str]:
     for name, value in named.items():
         if name in known:
             _read(known[name], name, value)
+        elif name in _REFUSED:
+            raise ValueError(f"{name}: {_REFUSED[name]}")
+        elif name.startswith(_TOKENS):
+            raise ValueError(f"{name}: this binder has no tokens, take another sasl.mechanism")
         elif name not in _TRANSLATED and name not in _WITHOUT_EFFECT:
             near = get_close_matches(name, [*known, *_TRANSLATED, *_WITHOUT_EFFECT], n=1)
             raise ValueError(

@@ -1,11 +1,14 @@
 """Properties by their names in Kafka, as kafka-python's configuration."""
 
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
 from binders.kafka.client_config import Client, checked, translated
 
+JAVA_PROPERTIES = Path(__file__).with_name("java_properties.txt")
 PEM = {"ssl.truststore.location": "/ca.pem", "ssl.truststore.type": "PEM"}
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="secret";'
 
@@ -19,6 +22,35 @@ def test_names_are_kafka_pythons_and_values_have_their_types() -> None:
         "isolation_level": "read_committed",
         "fetch_min_bytes": 5,
     }
+
+
+def test_every_property_of_javas_clients_is_known() -> None:
+    """Of kafka-clients 3.9.1, 4.1.1 and 4.3.1 (`ConsumerConfig.configNames()`…): what is refused is so for a reason."""
+    told = [_refusal(*line.split()) for line in JAVA_PROPERTIES.read_text().splitlines()]
+    assert not [each for each in told if "is no property of" in each]
+
+
+def _refusal(client: str, name: str) -> str:
+    try:
+        checked({name: "1"}, Client(client))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("bootstrap.servers", "spring.cloud.stream.kafka.binder.brokers"),
+        ("ssl.truststore.certificates", "ssl.truststore.location"),
+        ("sasl.oauthbearer.token.endpoint.url", "no tokens"),
+        ("config.providers", "placeholders of their own"),
+    ],
+)
+def test_what_would_change_who_is_trusted_is_refused(name: str, told: str) -> None:
+    """It is not passed over with a warning: the client would be another one than was asked for."""
+    with pytest.raises(ValueError, match=re.escape(told)):
+        checked({name: "x"}, *Client)
 
 
 def test_later_layers_win() -> None:
