@@ -34,10 +34,18 @@ _deduplicating: set[tuple[str, str]] = set()
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """What writers know: options and columns, checked."""
+    """What writers know: options and columns, checked.
+
+    Attributes:
+        options: How to write.
+        columns: What is in which column.
+        queues: Those that each attempt of each task writes to, as which row is stored is told by its place; None: those
+            it finds.
+    """
 
     options: SinkOptions
     columns: SinkColumns
+    queues: tuple[MessageQueue, ...] | None = None
 
 
 @dataclass
@@ -66,12 +74,13 @@ def check(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkPlan
             raise SchemaError(
                 f"column {name!r} cannot be used with delivery=deduplicated: it delays messages"
             )
-    if options.topic is not None:
-        try:
-            ask(options.cluster, partial(_check_topic, options, options.topic))
-        except (*AWAY, ResponseError) as error:
-            raise ClusterError(f"{error} (nameServer {options.cluster.name_servers})") from error
-    return SinkPlan(options, columns)
+    if options.topic is None:
+        return SinkPlan(options, columns)
+    try:
+        queues = ask(options.cluster, partial(_checked_queues, options, options.topic))
+    except (*AWAY, ResponseError) as error:
+        raise ClusterError(f"{error} (nameServer {options.cluster.name_servers})") from error
+    return SinkPlan(options, columns, queues if is_deduplicated else None)
 
 
 class RocketMQWriter(DataSourceArrowWriter):
@@ -89,7 +98,7 @@ class RocketMQWriter(DataSourceArrowWriter):
         """Send the rows of one task, on an executor; return when they are stored."""
         context = _context()
         identity = Identity(self._write_id, 0, context.partitionId())
-        return RowsStored(TaskWriter(self._plan.options, self._plan.columns, identity).write(iterator))
+        return _stored(self._plan, identity, iterator)
 
 
 class RocketMQStreamWriter(DataSourceStreamArrowWriter):
@@ -108,7 +117,7 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
                 f"this Spark does not tell tasks the query and the batch ({QUERY_PROPERTY}, {EPOCH_PROPERTY})"
             )
         identity = Identity(query, int(epoch), context.partitionId())
-        return RowsStored(TaskWriter(self._plan.options, self._plan.columns, identity).write(iterator))
+        return _stored(self._plan, identity, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Nothing is left to do: tasks return when their rows are stored."""
@@ -117,18 +126,23 @@ class RocketMQStreamWriter(DataSourceStreamArrowWriter):
         """Nothing can be taken back; the batch is written again, with the same keys."""
 
 
+def _stored(plan: SinkPlan, identity: Identity, rows: Iterator[pa.RecordBatch]) -> RowsStored:
+    return RowsStored(TaskWriter(plan.options, plan.columns, identity, plan.queues).write(rows))
+
+
 def _context() -> TaskContext:
     context = TaskContext.get()
     assert context is not None, "Spark calls `write` in tasks only"
     return context
 
 
-def _check_topic(options: SinkOptions, topic: str) -> None:
+def _checked_queues(options: SinkOptions, topic: str) -> tuple[MessageQueue, ...]:
     is_deduplicated = options.delivery is Delivery.DEDUPLICATED
     # Rows of a topic that is only to be created would go to other queues once it is there.
     queues = pool.client(options.cluster).publish_queues(topic, create=not is_deduplicated)
     if is_deduplicated:
         _check_deduplicating(options, queues)
+    return queues
 
 
 def _check_deduplicating(options: SinkOptions, queues: tuple[MessageQueue, ...]) -> None:

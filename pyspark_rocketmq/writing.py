@@ -4,15 +4,18 @@
 
     row ─► topic ─► queue            by queue_id, by order_key, or in turns of `TURN` rows
                     └► sequence      its number among the rows of this task for this queue
-    UNIQ_KEY = writer (query, partition, queue) | epoch | sequence
+    UNIQ_KEY = writer (query, partition, queue, all queues of the topic) | epoch | sequence
 
-All of it follows from the rows and their order alone, so a task that runs again gives each row the same key.
+All of it follows from the rows, their order and the topic's queues alone, so a task that runs again gives each row the
+same key. With other queues, as while a broker is away, a row has another place, so it has another key as well: under
+the one that another row had it would be taken for stored.
 """
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,14 +63,37 @@ class Identity:
     partition: int
 
 
-class TaskWriter:
-    """Sends the rows of one task."""
+class _Target(NamedTuple):
+    """The queues that the rows of a topic go to, the same to the task's end, and what tells them from others."""
 
-    def __init__(self, options: SinkOptions, columns: SinkColumns, identity: Identity) -> None:
+    queues: Sequence[MessageQueue]
+    layout: str
+
+
+class TaskWriter:
+    """Sends the rows of one task.
+
+    Args:
+        options: How.
+        columns: What is in which column.
+        identity: Which rows these are.
+        queues: Those of the option's topic, where all tasks are to take the same; None: those there are.
+    """
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        columns: SinkColumns,
+        identity: Identity,
+        queues: Sequence[MessageQueue] | None = None,
+    ) -> None:
         self._options = options
         self._columns = columns
         self._identity = identity
         self._client = pool.client(options.cluster)
+        self._targets: dict[str, _Target] = {}
+        if queues is not None and options.topic is not None:
+            self._targets[options.topic] = _target(queues)
         self._sequences: dict[MessageQueue, int] = {}
         self._writers: dict[MessageQueue, str] = {}
         self._rows = 0
@@ -131,8 +157,9 @@ class TaskWriter:
         identity = self._identity
         writer = self._writers.get(queue)
         if writer is None:
+            layout = self._targets[queue.topic].layout
             writer = self._writers[queue] = writer_id(
-                identity.query, identity.partition, queue.topic, queue.broker_name, queue.queue_id
+                identity.query, identity.partition, queue.topic, queue.broker_name, queue.queue_id, layout
             )
         first = self._sequences.get(queue, 0)
         self._sequences[queue] = first + len(take)
@@ -195,7 +222,10 @@ class TaskWriter:
             yield topic, rows[codes == code]
 
     def _queues(self, batch: pa.RecordBatch, topic: str, rows: Rows) -> Iterator[tuple[MessageQueue, Rows]]:
-        queues = self._publish_queues(topic)
+        target = self._targets.get(topic)
+        if target is None:
+            target = self._targets[topic] = _target(self._publish_queues(topic))
+        queues = target.queues
         numbers = self._numbers(batch, queues, rows)
         for number in np.unique(numbers):
             yield queues[number], rows[numbers == number]
@@ -275,6 +305,10 @@ class TaskWriter:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return OptionError(not_deduplicating(str(error.address)))
         return ClusterError(f"a broker refused rows: {error}")
+
+
+def _target(queues: Sequence[MessageQueue]) -> _Target:
+    return _Target(queues, writer_id(*(f"{queue.broker_name}/{queue.queue_id}" for queue in queues)))
 
 
 def not_deduplicating(broker: str) -> str:
