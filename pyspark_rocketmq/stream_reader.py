@@ -12,7 +12,7 @@ All but `read` runs in one process for each query, which keeps its connections.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_rocketmq.admission import TriggerDelay, admitted, admitted_bytes
 from pyspark_rocketmq.cluster import Cluster
-from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.errors import ClusterError, DataLossError
 from pyspark_rocketmq.offsets import StreamOffset
 from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.partitions import RangePartition, partitions
@@ -81,8 +81,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Nothing newer than what is there now will be read."""
-        cluster = self._connected()
-        self._target = cluster.ends(cluster.queues(known=None))
+        _, self._target, _ = self._bounds(known=None)
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802 - Spark's name
         """Where the next batch ends: at `start` when there is to be none."""
@@ -137,9 +136,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self, begin: StreamOffset) -> tuple[dict[MessageQueue, int], dict[MessageQueue, int]]:
         """Where the queues end, and where those begin that do not go on from the batch before."""
         cluster = self._connected()
-        queues = cluster.queues(known=begin.offsets)
-        ends = self._ends = cluster.ends(queues)
-        oldest = cluster.begins(queues)
+        queues, self._ends, oldest = self._bounds(known=begin.offsets)
+        ends = self._ends
         if self._target is not None:  # of a broker that was away then nothing is read, and nothing forgotten
             until = {**begin.offsets, **self._target}
             ends = {queue: min(end, until[queue]) for queue, end in ends.items() if queue in until}
@@ -160,6 +158,21 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:  # its broker is away: it is read on when the broker is back
                 ends[queue] = begin.offsets[queue]
         return dict(sorted(ends.items())), begins
+
+    def _bounds(
+        self, known: Container[MessageQueue] | None
+    ) -> tuple[list[MessageQueue], dict[MessageQueue, int], dict[MessageQueue, int]]:
+        """The queues that are there, where they end and where they begin; without those of a broker that goes away
+        while it is asked, once name servers know that it is gone."""
+        cluster = self._connected()
+        queues = cluster.queues(known)
+        try:
+            return queues, cluster.ends(queues), cluster.begins(queues)
+        except ClusterError:
+            left = cluster.queues(known)
+            if left == queues:
+                raise
+            return left, cluster.ends(left), cluster.begins(left)
 
     def _lost(self, told: str) -> None:
         if self._options.fail_on_data_loss:

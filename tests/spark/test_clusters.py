@@ -1,5 +1,6 @@
 """Topics over two brokers, of which one goes and comes back."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +9,7 @@ import pytest
 
 from tests.spark.cluster import NAMES, Cluster, two_brokers
 from tests.spark.conftest import APACHE, require_apache
-from tests.spark.reading import Reading
+from tests.spark.reading import SECONDS, Reading
 from tests.spark.stand import BUNDLED
 
 if TYPE_CHECKING:
@@ -60,6 +61,34 @@ def test_a_broker_that_goes_and_comes_back(spark: "SparkSession", cluster: Clust
         sent += cluster.fill(topic, 10, start=3020)
         of.run(topic=topic)
         assert of.read == sorted(sent)
+
+
+def test_a_query_that_runs_while_a_broker_is_away(
+    spark: "SparkSession", cluster: Cluster, tmp_path: Path
+) -> None:
+    """It goes on with the other one, and reads on there when it is back."""
+    topic = cluster.topic(queues=1)
+    cluster.await_brokers(topic, A, B)
+    of = Reading(spark, cluster, tmp_path / "checkpoint")
+    sent = cluster.fill(topic, 10)
+    query = of.start(topic=topic, trigger={"processingTime": "10 milliseconds"})
+    try:
+        query.processAllAvailable()
+        cluster.kill(B)
+        cluster.await_brokers(topic, A)
+        sent += cluster.fill(topic, 10, start=10)
+        query.processAllAvailable()
+        assert of.read == sorted(sent)
+        cluster.start(B)
+        cluster.await_brokers(topic, A, B)
+        sent += cluster.fill(topic, 10, start=20)
+        deadline = time.monotonic() + SECONDS  # routes are looked up anew every 30 s
+        while of.read != sorted(sent):
+            assert time.monotonic() < deadline, of.batches
+            query.processAllAvailable()
+            time.sleep(0.1)
+    finally:
+        query.stop()
 
 
 def test_a_broker_is_added(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:

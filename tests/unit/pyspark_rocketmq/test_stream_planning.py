@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
-from pyspark_rocketmq.errors import DataLossError
+from pyspark_rocketmq.errors import ClusterError, DataLossError
 from pyspark_rocketmq.offsets import StreamOffset
 from pyspark_rocketmq.options import source_options
 from pyspark_rocketmq.schema import source_schema
@@ -129,6 +129,29 @@ def test_a_queue_that_is_gone() -> None:
     assert StreamOffset.from_json(away).offsets == {queue(0): 5, queue(0, "b"): 4}
     brokers.bounds[queue(0, "b")] = (0, 6)
     assert planned(made, away) == [QueueRange(queue(0, "b"), 4, 6)]
+
+
+def test_a_broker_that_goes_away_while_it_is_asked() -> None:
+    """The others are read; when it is still said to be there, its name is told."""
+
+    class Going(Brokers):
+        is_known_to_be_away = True
+
+        def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+            if queue(0, "b") in queues:
+                if self.is_known_to_be_away:
+                    del self.bounds[queue(0, "b")]
+                raise ClusterError("no address of broker 'b' is known")
+            return super().ends(queues)
+
+    brokers = Going({queue(0): (0, 5), queue(0, "b"): (0, 9)})
+    made = reader(brokers)
+    start = at(made, a0=3, b0=4)
+    assert planned(made, start) == [QueueRange(queue(0), 3, 5)]
+    brokers.is_known_to_be_away = False
+    brokers.bounds[queue(0, "b")] = (0, 9)
+    with pytest.raises(ClusterError, match="no address of broker 'b'"):
+        made.latestOffset(start, ALL)
 
 
 def test_a_topic_of_a_pattern_that_is_deleted() -> None:
