@@ -29,7 +29,7 @@ class StreamOffset:
     Attributes:
         offsets: The next message of each queue.
         begins: Queues that the batch that ends here reads from another offset than the one before ended at:
-            new ones, and those that were made anew.
+            new ones, and those that were made anew. In a query's first batch all.
         plan: How the batch that ends here is divided.
     """
 

@@ -54,19 +54,22 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends: dict[MessageQueue, int] = {}
         self._target: dict[MessageQueue, int] | None = None
         self._published: Mapping[MessageQueue, int] = {}
+        self._initial: Mapping[MessageQueue, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to executors: no connections."""
-        return self.__dict__ | {"_cluster": None, "_ends": {}, "_published": {}}
+        return self.__dict__ | {"_cluster": None, "_ends": {}, "_published": {}, "_initial": None}
 
     # On the driver
 
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name
-        """Where the very first batch begins."""
+        """Where the very first batch begins. Spark does not keep that, but asks again when it does that batch again,
+        when the latest message is another one: so the batch's end says it as well."""
         cluster = self._connected()
         queues = cluster.queues()
         position = self._options.starting or Position("latest")
-        return StreamOffset(cluster.at(position, queues), self._options.plan).to_json()
+        self._initial = cluster.at(position, queues)
+        return StreamOffset(self._initial, self._options.plan).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The limit that options set; there are no limits of several kinds, so `latestOffset` looks at all."""
@@ -95,6 +98,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offsets = {queue: begins.get(queue, begin.offsets.get(queue, 0)) + taken[queue] for queue in ends}
         if offsets == begin.offsets:
             return start
+        if begin.offsets == self._initial:
+            begins = {queue: offset for queue, offset in begin.offsets.items() if queue in offsets} | begins
         return StreamOffset(offsets, self._options.plan, begins).to_json()
 
     def reportLatestOffset(self) -> Json | None:  # noqa: N802 - Spark's name
@@ -103,6 +108,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """What each task of a batch reads."""
+        if start == end:  # that says where the batch before began as well
+            return []
         until = StreamOffset.from_json(end)
         return partitions(until.ranges_from(StreamOffset.from_json(start)), until.plan)
 

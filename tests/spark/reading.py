@@ -33,7 +33,7 @@ class Reading:
     def start(self, *, trigger: dict[str, Any] | None = None, **options: Any) -> "StreamingQuery":
         """Start it."""
         reader = self._spark.readStream.format("rocketmq").options(**self._stand.options)
-        frame = reader.options(startingOffsets="earliest", **options).load()
+        frame = reader.options(**{"startingOffsets": "earliest"} | options).load()
         writer = frame.select("body").writeStream.foreachBatch(self._collect)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
         return writer.trigger(**trigger or {"availableNow": True}).start()

@@ -39,6 +39,25 @@ def test_a_stream_goes_on_from_its_checkpoint(reading: Callable[[Stand], Reading
     assert committed == client.max_offsets(stand.queues(topic))
 
 
+def test_a_first_batch_that_is_done_again(reading: Callable[[Stand], Reading], stand: Stand) -> None:
+    """It has the same messages, whatever has come since, and wherever the options say now that a query begins."""
+    topic, of = stand.topic(), reading(stand)
+    bodies = stand.fill(topic, 20)
+    collect = of._collect
+
+    def fail(frame: "DataFrame", batch: int) -> None:
+        raise ValueError("stumbled")
+
+    of._collect = fail  # type: ignore[method-assign]
+    with pytest.raises(Exception, match="stumbled"):
+        of.run(topic=topic)
+    of._collect = collect  # type: ignore[method-assign]
+    bodies += stand.fill(topic, 20, start=20)
+    of.run(topic=topic, startingOffsets="latest")
+    assert of.read == sorted(bodies)
+    assert sorted(of.batches[0]) == sorted(bodies[:20])
+
+
 def test_a_new_queue_is_read_from_its_beginning(reading: Callable[[Stand], Reading], stand: Stand) -> None:
     """A topic may grow while nobody reads it: nothing in the new queues is passed over."""
     topic, of = stand.topic(queues=1), reading(stand)

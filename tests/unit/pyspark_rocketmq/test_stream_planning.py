@@ -13,6 +13,7 @@ from pyspark_rocketmq.errors import ClusterError, DataLossError
 from pyspark_rocketmq.offsets import StreamOffset
 from pyspark_rocketmq.options import source_options
 from pyspark_rocketmq.schema import source_schema
+from pyspark_rocketmq.starting import Position
 from pyspark_rocketmq.stream_reader import RocketMQStreamReader
 from rocket_client.blocking import MessageQueue, QueueRange
 
@@ -53,6 +54,10 @@ class Brokers:
     def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
         """Their ends."""
         return {each: self.bounds[each][1] for each in queues}
+
+    def at(self, position: Position, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
+        """Their first messages, or their ends."""
+        return self.begins(queues) if position.kind == "earliest" else self.ends(queues)
 
     def average_sizes(self, starts: Mapping[MessageQueue, int]) -> dict[MessageQueue, float]:
         """A hundred bytes each."""
@@ -101,6 +106,7 @@ def test_a_new_queue_and_a_new_broker() -> None:
     for bounds in (brokers.bounds, {queue(0): (5, 50)}):
         brokers.bounds = dict(bounds)
         assert [p.ranges[0] for p in made.partitions(start, end)] == expected  # type: ignore[attr-defined]
+    assert made.partitions(end, end) == []
 
 
 @pytest.mark.parametrize(
@@ -242,6 +248,21 @@ def test_progress_is_published_once() -> None:
     made.latestOffset(at(made, a0=3), ALL)
     made.latestOffset(at(made, a0=5), ALL)
     assert brokers.committed == [{queue(0): 3}, {queue(0): 5}]
+
+
+def test_the_first_batch_is_planned_again_as_it_was() -> None:
+    """Spark asks again where it begins: messages that came meanwhile, and other options, make no difference."""
+    brokers = Brokers({queue(0): (0, 10), queue(1): (2, 5)})
+    made = reader(brokers)
+    start = made.initialOffset()
+    assert made.latestOffset(start, ALL) is start
+    brokers.bounds[queue(0)] = (0, 12)
+    end = made.latestOffset(start, ALL)
+    brokers.bounds = {queue(0): (0, 50), queue(1): (2, 50)}
+    for options in ({}, {"startingOffsets": "earliest"}):
+        again = reader(brokers, **options)
+        pieces = [p.ranges[0] for p in again.partitions(again.initialOffset(), end)]  # type: ignore[attr-defined]
+        assert pieces == [QueueRange(queue(0), 10, 12)]
 
 
 def test_the_plan_of_a_batch_outlives_the_options() -> None:
