@@ -12,9 +12,11 @@ the one that another row had it would be taken for stored.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -106,7 +108,9 @@ class TaskWriter:
             ClusterError: A broker refused rows, or stayed away.
         """
         options = self._options
-        with self._client.batch_sender(depth=options.depth, patience=options.patience) as sender:
+        with self._client.batch_sender(
+            depth=options.depth, patience=options.patience, in_order=self._is_ordered
+        ) as sender:
             try:
                 for batch in batches:
                     self._send(sender, batch)
@@ -119,6 +123,13 @@ class TaskWriter:
                 ) from error
         return self._rows
 
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether rows of one queue must not overtake each other; a broker that deduplicates refuses those that do."""
+        columns = self._columns
+        chooses_queues = columns.order_key is not None or columns.queue_id is not None
+        return chooses_queues and self._options.delivery is not Delivery.DEDUPLICATED
+
     def _send(self, sender: BatchSender, batch: pa.RecordBatch) -> None:
         columns, rows = self._columns, batch.num_rows
         body = batch[columns.body].cast(pa.binary())
@@ -128,23 +139,38 @@ class TaskWriter:
         )
         flags = _column(batch, columns.flag)
         delays = self._delays(batch)
-        for topic, of_topic in self._topics(batch):
-            for queue, chosen in self._queues(batch, topic, of_topic):
-                take = pa.array(chosen)
-                keys = self._keys(queue, batch, take)
-                sent = with_keys(properties.take(take), keys)
-                own_flags = None if flags is None else flags.take(take)
-                if delays is not None:
-                    own_delays = [delays[row] for row in chosen]
-                    self._send_singly(
-                        sender, queue, body.take(take), sent, flags=own_flags, delays=own_delays
-                    )
-                    continue
-                entries = encode(body.take(take), sent, own_flags)
-                self._send_blocks(sender, queue, entries, self._sequences[queue] - len(chosen))
+        pieces = (
+            self._pieces(batch, queue, chosen, body=body, properties=properties, flags=flags, delays=delays)
+            for topic, of_topic in self._topics(batch)
+            for queue, chosen in self._queues(batch, topic, of_topic)
+        )
+        for piece in _in_turns(pieces) if self._is_ordered else chain.from_iterable(pieces):
+            sender.put(piece)
         self._rows += rows
 
     # What is sent
+
+    def _pieces(
+        self,
+        batch: pa.RecordBatch,
+        queue: MessageQueue,
+        chosen: Rows,
+        *,
+        body: pa.Array,
+        properties: pa.Array,
+        flags: pa.Array | None,
+        delays: Sequence[Mapping[str, str]] | None,
+    ) -> Iterator[EncodedBatch]:
+        """The chosen rows, which are those for one queue."""
+        take = pa.array(chosen)
+        keys = self._keys(queue, batch, take)
+        sent = with_keys(properties.take(take), keys)
+        own_flags = None if flags is None else flags.take(take)
+        if delays is not None:
+            own_delays = [delays[row] for row in chosen]
+            return self._singly(queue, body.take(take), sent, flags=own_flags, delays=own_delays)
+        entries = encode(body.take(take), sent, own_flags)
+        return self._blocks(queue, entries, self._sequences[queue] - len(chosen))
 
     def _tags(self, batch: pa.RecordBatch) -> pa.Array | None:
         tags, default = _column(batch, self._columns.tags), self._options.tag
@@ -266,7 +292,7 @@ class TaskWriter:
 
     # Sending
 
-    def _send_blocks(self, sender: BatchSender, queue: MessageQueue, entries: Entries, first: int) -> None:
+    def _blocks(self, queue: MessageQueue, entries: Entries, first: int) -> Iterator[EncodedBatch]:
         options = self._options
         for start, end in blocks(entries, options.batch_size, options.max_request_size):
             body = entries.data[entries.offsets[start] : entries.offsets[end]]
@@ -283,28 +309,38 @@ class TaskWriter:
                 request = single_request(options, queue, body)
             else:
                 request = batch_request(options, queue, body)
-            sender.put(EncodedBatch(queue, request, end - start))
+            yield EncodedBatch(queue, request, end - start)
 
-    def _send_singly(
+    def _singly(
         self,
-        sender: BatchSender,
         queue: MessageQueue,
         bodies: pa.Array,
         properties: pa.Array,
         *,
         flags: pa.Array | None,
         delays: Sequence[Mapping[str, str]],
-    ) -> None:
+    ) -> Iterator[EncodedBatch]:
         numbers = [0 for _ in delays] if flags is None else flags.fill_null(0).to_pylist()
         rows = zip(bodies.to_pylist(), properties.to_pylist(), numbers, delays, strict=True)
         for body, own, flag, delay in rows:
             text = own + "".join(f"{name}\x01{value}\x02" for name, value in delay.items())
-            sender.put(EncodedBatch(queue, single_request(self._options, queue, body, text, flag), 1))
+            yield EncodedBatch(queue, single_request(self._options, queue, body, text, flag), 1)
 
     def _refused(self, error: ResponseError) -> Exception:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return OptionError(not_deduplicating(str(error.address)))
         return ClusterError(f"a broker refused rows: {error}")
+
+
+def _in_turns(sources: Iterable[Iterator[EncodedBatch]]) -> Iterator[EncodedBatch]:
+    """One of each, and again: where one of each queue may be under way, many are."""
+    waiting = deque(sources)
+    while waiting:
+        source = waiting.popleft()
+        piece = next(source, None)
+        if piece is not None:
+            waiting.append(source)
+            yield piece
 
 
 def _target(queues: Sequence[MessageQueue]) -> _Target:

@@ -34,9 +34,10 @@ class Addresses(Protocol):
 
 
 class BatchSender:
-    """Sends batches; those of one broker are stored in the order given, and sent again in that order.
+    """Sends batches; those of one broker are sent in the order given, and sent again in that order.
 
-    A batch whose answer is lost is sent again: it may be stored twice, never not at all.
+    A batch whose answer is lost is sent again: it may be stored twice, never not at all. A broker that looks at several
+    at once, as Apache's does, or that is busy for a moment may store one before an earlier one.
 
     Args:
         addresses: Where brokers are.
@@ -44,6 +45,7 @@ class BatchSender:
         depth: Most batches under way to one broker.
         request_timeout: Seconds within which a broker must answer.
         patience: Seconds within which a broker that is away or busy must have stored something.
+        in_order: Store those of one queue in the order given: one of them is under way at a time.
 
     Attributes:
         stored: Messages acknowledged so far.
@@ -57,6 +59,7 @@ class BatchSender:
         depth: int,
         request_timeout: float,
         patience: float,
+        in_order: bool = False,
     ) -> None:
         self.stored = 0
         self._addresses = addresses
@@ -64,6 +67,7 @@ class BatchSender:
         self._depth = depth
         self._request_timeout = request_timeout
         self._patience = patience
+        self._in_order = in_order
         self._lanes: dict[str, _Lane] = {}
 
     def put(self, batch: EncodedBatch) -> None:
@@ -116,6 +120,9 @@ class _Lane:
 
     def put(self, batch: EncodedBatch) -> None:
         self.reduce_to(self._sender._depth - 1)
+        while self._sender._in_order and any(each.queue == batch.queue for each in self._sent.values()):
+            self._read()
+            self.reduce_to(self._sender._depth - 1)  # nothing is to be sent again now
         self._number += 1
         self._try(self._number, batch)
 

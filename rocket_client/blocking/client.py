@@ -302,10 +302,15 @@ class BlockingClient:
 
     # Sending
 
-    def batch_sender(self, *, depth: int = 8, patience: float = 120.0) -> BatchSender:
+    def batch_sender(self, *, depth: int = 8, patience: float = 120.0, in_order: bool = False) -> BatchSender:
         """Sends batches that are encoded already, up to `depth` under way to each broker; see `BatchSender`."""
         return BatchSender(
-            self._routes, self._pool, depth=depth, request_timeout=self._timeout, patience=patience
+            self._routes,
+            self._pool,
+            depth=depth,
+            request_timeout=self._timeout,
+            patience=patience,
+            in_order=in_order,
         )
 
     def send(

@@ -62,14 +62,14 @@ def test_kafkas_names_are_written(spark: "SparkSession", stand: Stand) -> None:
 
 
 def test_rows_of_one_key_stay_in_order(spark: "SparkSession", stand: Stand) -> None:
-    """They go to one queue, the one that Java's selector takes for the key."""
+    """They go to one queue, the one that Java's selector takes for the key, request after request."""
     topic = stand.topic()
     frame = (
-        spark.range(200)
+        spark.range(4000)
         .coalesce(1)
         .selectExpr("cast(id AS string) AS body", "concat('user-', id % 5) AS user")
     )
-    save(frame, stand, topic=topic, orderKey="user")
+    save(frame, stand, topic=topic, orderKey="user", batchSize="10")
     queues: dict[int, set[MessageQueue]] = {}
     order: dict[int, list[int]] = {}
     for message in stand.messages(topic):
