@@ -22,13 +22,15 @@ from typing import TYPE_CHECKING, Final
 
 from streamkit.binder.binder import Health, HealthStatus
 from streamkit.binder.binding import OutputBinding
+from streamkit.binder.capabilities import Capability
 from streamkit.errors import ConfigurationError
 from streamkit.events import notify
+from streamkit.messaging.headers import KEY
 from streamkit.messaging.message import Message
 from streamkit.spark.channel_source import content_type_of
 from streamkit.spark.events import query_failed, query_progressed, query_started, query_stopped
 from streamkit.spark.query_settings import QuerySettings
-from streamkit.spark.rows import QUERY_PROPERTY, Columns, messages_of, moments, sink_columns
+from streamkit.spark.rows import QUERY_PROPERTY, Columns, messages_of, moments, sink_columns, with_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -207,8 +209,10 @@ class ChannelQuery:
     def _writer(self, rows: "DataFrame", output: OutputBinding) -> "DataStreamWriter":
         settings = self.settings
         if settings.delivery is None:
-            columns = Columns.of_schema(rows.schema)
-            writer = rows.writeStream.foreachBatch(lambda batch, epoch: self._send(batch, epoch, columns))
+            columns, is_keyed = Columns.of_schema(rows.schema), _goes_by_key(output)
+            writer = rows.writeStream.foreachBatch(
+                lambda batch, epoch: self._send(batch, epoch, columns, is_keyed)
+            )
             writer = writer.options(**settings.options)
         else:
             binder = output.binder.binder
@@ -228,21 +232,29 @@ class ChannelQuery:
             writer = writer.option("checkpointLocation", settings.checkpoint)
         return writer.trigger(**settings.trigger) if settings.trigger else writer  # type: ignore[arg-type]
 
-    def _send(self, batch: "DataFrame", epoch: int, columns: Columns) -> None:
+    def _send(self, batch: "DataFrame", epoch: int, columns: Columns, is_keyed: bool) -> None:
         query = self._query_id(batch)
         rows = (row.asDict(recursive=True) for row in batch.toLocalIterator())
         messages = messages_of(map(moments(batch.schema), rows), columns, query, epoch)
+        if is_keyed:
+            messages = map(with_partition, messages)
         while window := list(islice(messages, _IN_FLIGHT)):
-            self._app.portal.run(self._send_all(window))
+            self._app.portal.run(self._send_all(_by_key(window) if is_keyed else [[each] for each in window]))
 
     def _query_id(self, batch: "DataFrame") -> str:
         """The query's id, which is the checkpoint's and so the same after a restart."""
         local = batch.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
         return local or (str(self.query.id) if self.query is not None else "")
 
-    async def _send_all(self, messages: list[Message[object]]) -> None:
+    async def _send_all(self, series: list[list[Message[object]]]) -> None:
+        """Send all series at once, each message of one when the one before is accepted."""
         channel = self._app.channel(self.output)
-        await asyncio.gather(*(channel.asend(message) for message in messages))
+
+        async def send(messages: list[Message[object]]) -> None:
+            for message in messages:
+                await channel.asend(message)
+
+        await asyncio.gather(*map(send, series))
 
     # What Spark tells, on a thread of its own
 
@@ -305,3 +317,19 @@ class ChannelQuery:
 
     def __repr__(self) -> str:
         return f"<ChannelQuery {self.output!r} {self.health().status.value}>"
+
+
+def _goes_by_key(output: OutputBinding) -> bool:
+    """Whether the partition of a key, and the order in it, are to be seen to here: Kafka's client does so itself."""
+    binder = output.binder.binder
+    chooses_itself = not binder.is_local and binder.spark_sink(output.destination) is None
+    return Capability.PARTITION in binder.capabilities() and not chooses_itself
+
+
+def _by_key(messages: list[Message[object]]) -> list[list[Message[object]]]:
+    """Those of one key together, in their order; each of those without by itself."""
+    series: dict[object, list[Message[object]]] = {}
+    for number, message in enumerate(messages):
+        key = message.headers.get(KEY)
+        series.setdefault((number,) if key is None else key, []).append(message)
+    return list(series.values())

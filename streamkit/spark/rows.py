@@ -3,7 +3,7 @@
 ::
 
     column             becomes
-    key                the message's key; rows of one key go to one partition
+    key                the message's key; rows of one key go to one partition, in their order
     tags               its tags
     headers            a map of string to string: headers
     body, or value     alone beside those: the payload as it is, text or bytes
@@ -16,6 +16,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
+from streamkit.binder.partitioning import java_hash
 from streamkit.errors import ConfigurationError, MessageConversionError
 from streamkit.messaging import headers
 from streamkit.messaging.message import Message
@@ -25,7 +26,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["EPOCH_PROPERTY", "QUERY_PROPERTY", "Columns", "messages_of", "moments", "sink_columns"]
+__all__ = [
+    "EPOCH_PROPERTY",
+    "QUERY_PROPERTY",
+    "Columns",
+    "messages_of",
+    "moments",
+    "sink_columns",
+    "with_partition",
+]
 
 KEY, TAGS, HEADERS = "key", "tags", "headers"
 _HEADERS_TYPE: Final = "map<string,string>"
@@ -131,6 +140,17 @@ def messages_of(
     """Yield a message for each row of a batch, the same ones, ids included, whenever the batch is sent again."""
     for number, row in enumerate(rows):
         yield Message(_payload(row, columns), _headers(row, columns, query, epoch, number))
+
+
+def with_partition(message: Message[object]) -> Message[object]:
+    """The message for the partition of its key, unless it names one itself; a number beyond them wraps round.
+
+    It is the one that a binder's own Spark format takes for the column ``order_key``.
+    """
+    key = message.headers.get(headers.KEY)
+    if key is None or message.headers.get(headers.PARTITION) is not None:
+        return message
+    return Message(message.payload, message.headers.annotated(headers.PARTITION, abs(java_hash(key))))
 
 
 def _payload(row: Mapping[str, Any], columns: Columns) -> object:

@@ -13,6 +13,7 @@ from pyspark.sql.types import MapType, StringType, StructType
 import streamkit.spark
 from streamkit import MessageHeaders, StreamApplication
 from streamkit.binder.binder import BindingState, HealthStatus
+from streamkit.binder.partitioning import java_hash
 from streamkit.errors import ApplicationError, ConfigurationError, MessageConversionError
 from streamkit.feeding import feeders_on
 from streamkit.spark import spark_processor
@@ -172,6 +173,31 @@ def test_a_processor_s_rows_leave_by_an_output(
         assert query.health().status is HealthStatus.UP
     assert sorted(found) == [(2 * number, "AA", "application/json") for number in range(20)]
     assert query.query is None
+
+
+@pytest.mark.parametrize("delivery", [None, "at-least-once"])
+def test_rows_of_one_key_stay_in_order(
+    spark: "SparkSession", stand: Stand, tmp_path: Path, progress: Heard, delivery: Any
+) -> None:
+    """In one queue, the same whoever sends, also where a broker looks at several messages at once."""
+    numbers, sorted_out = stand.topic(queues=1), stand.topic()
+    stand.send(numbers, [b"%d" % number for number in range(1500)])
+    app = application(stand, numbers, sorted_out)
+    rows = streamkit.spark.source(app, "flights", spark=spark).selectExpr(
+        "concat('k', cast(cast(body as string) as int) % 5) as key", "cast(body as string) as body"
+    )
+    given = {} if delivery is None else {"batchSize": "10"}
+    streamkit.spark.bind(app, rows, "delays", checkpoint=str(tmp_path), delivery=delivery, options=given)
+    with app:
+        progress.wait(lambda counts: sum(counts) >= 1500)
+    queues: dict[int, set[int]] = {}
+    order: dict[int, list[int]] = {}
+    for message in stand.messages(sorted_out):
+        number = int(message.body)
+        queues.setdefault(number % 5, set()).add(message.queue_id)
+        order.setdefault(number % 5, []).append(number)
+    assert queues == {key: {abs(java_hash(f"k{key}")) % 4} for key in range(5)}
+    assert all(found == list(range(key, 1500, 5)) for key, found in order.items())
 
 
 def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None:
