@@ -19,6 +19,7 @@ from datetime import timedelta
 from itertools import islice
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from streamkit.binder.binder import Health, HealthStatus
 from streamkit.binder.binding import OutputBinding
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["ChannelQuery"]
 
 log = logging.getLogger(__name__)
+
+_CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
+"""A session's setting: the directory of the checkpoints of queries that are given none, by their names."""
 
 _IN_FLIGHT: Final = 500
 """Messages of a batch that the application sends at once."""
@@ -180,7 +184,7 @@ class ChannelQuery:
         rows.sparkSession.createDataFrame([], "nothing int")
         from streamkit.spark.listener import QueryListener
 
-        name, session = f"{self.output}-{id(self):x}", rows.sparkSession
+        name, session = self._name(rows.sparkSession), rows.sparkSession
         listener = QueryListener(name, self._progressed, lambda error: self._terminated(error, stops))
         session.streams.addListener(listener)
         try:
@@ -193,6 +197,23 @@ class ChannelQuery:
                 target=self._watch, args=(run.query, stops), name=f"query {self.output}", daemon=True
             ).start()
         return run
+
+    def _name(self, session: "SparkSession") -> str:
+        """The query's name in Spark: where the session says where checkpoints are, one by which it is found again.
+
+        Else it says which object feeds, as several may feed an output.
+        """
+        given = {name.lower() for name in self.settings.options}
+        if self.settings.checkpoint is None and "checkpointlocation" not in given:
+            if session.conf.get(_CHECKPOINTS, None):
+                return f"{quote(self._app.name, safe='')}-{quote(self.output, safe='')}"
+            log.warning(
+                "The query of binding %r has no checkpoint: started again, after a failure too, it begins anew, and "
+                "what came meanwhile is passed over or sent again; give it one, or set %s",
+                self.output,
+                _CHECKPOINTS,
+            )
+        return f"{self.output}-{id(self):x}"
 
     def _watch(self, query: "StreamingQuery", stops: int) -> None:
         """Wait for the end of a query: listeners hear nothing any more when Spark's JVM is gone."""

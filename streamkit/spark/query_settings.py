@@ -28,7 +28,9 @@ class QuerySettings:
     """How a query runs.
 
     Attributes:
-        checkpoint: Directory of its checkpoint: where it goes on. Without one it begins anew with each start.
+        checkpoint: Directory of its checkpoint: where it goes on. Without one it is found below the session's
+            `spark.sql.streaming.checkpointLocation`, by the names of application and output. Without that the query
+            begins anew with each start, which a warning tells.
         trigger: When a batch is made, as for `DataStreamWriter.trigger`; as soon as the last one is done if not given.
         output_mode: `append`, or where the application sends also `update` or `complete`.
         delivery: Have executors send by the binder's Spark format, `deduplicated` where its broker can refuse what a

@@ -218,6 +218,38 @@ def test_rows_leave_by_any_binder(spark: "SparkSession", tmp_path: Path) -> None
     assert sorted(found, key=str) == [({"n": 1}, "x", 0), ({"n": 2}, "y", 1)]
 
 
+def test_a_checkpoint_below_that_of_the_session(
+    spark: "SparkSession", tmp_path: Path, progress: Heard, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where no other is given an application that is started again goes on there; without any a warning says so."""
+    (tmp_path / "in").mkdir()
+    rows = spark.readStream.schema("n int").json(str(tmp_path / "in"))
+
+    def heard_of(number: int, rows_due: int = 1) -> list[int]:
+        (tmp_path / "in" / f"{number}.json").write_text(f'{{"n": {number}}}\n')
+        app, heard = in_memory(**{"out": "numbers", "in": "numbers"}), Heard()
+
+        @app.stream_listener("in")
+        def listen(row: dict[str, object]) -> None:
+            heard.add(row["n"])
+
+        progress.items.clear()
+        with app:
+            streamkit.spark.bind(app, rows, "out")
+            progress.wait(lambda counts: sum(counts) >= rows_due)
+            return sorted(heard.wait(lambda items: len(items) >= rows_due))
+
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path / "checkpoints"))
+    try:
+        assert [heard_of(1), heard_of(2)] == [[1], [2]]
+        assert "has no checkpoint" not in caplog.text
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["application-out"]
+    assert heard_of(3, rows_due=3) == [1, 2, 3]
+    assert "The query of binding 'out' has no checkpoint" in caplog.text
+
+
 def test_timestamps_say_their_time_zone(spark: "SparkSession", tmp_path: Path) -> None:
     """Wherever in a row they are: without it they would be the local time of whoever reads them."""
     (tmp_path / "in").mkdir()
