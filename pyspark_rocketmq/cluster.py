@@ -66,14 +66,16 @@ class Cluster:
             )
         return [queue for topic in topics for queue in self._queues_of(topic)]
 
-    def is_deleted(self, topic: str) -> bool:
-        """Whether no name server knows a topic any more that `subscribePattern` is for. One that is named by an option
-        is missed by :meth:`queues`."""
+    def is_deleted(self, topic: str, broker_name: str) -> bool:
+        """Whether no name server knows a topic any more that `subscribePattern` is for, though the broker it was at is
+        there. One that is named by an option is missed by :meth:`queues`."""
         pattern = self._options.pattern
         return (
             pattern is not None
             and re.fullmatch(pattern, topic) is not None
+            and broker_name in self._ask(BlockingClient.brokers)
             and topic not in self._ask(BlockingClient.topics)
+            and broker_name in self._ask(BlockingClient.brokers)  # it was there all the time
         )
 
     def ends(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:

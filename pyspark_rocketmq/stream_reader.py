@@ -158,9 +158,15 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{queue} was read up to {offset} and now holds {oldest[queue]} to {self._ends[queue]}"
                 )
                 begins[queue] = oldest[queue]
-        for queue in set(begin.offsets) - set(queues):
-            topics = {other.topic for other in queues if other.broker_name == queue.broker_name}
-            if queue.topic in topics or (topics and cluster.is_deleted(queue.topic)):
+        gone = set(begin.offsets) - set(queues)
+        there = {(queue.topic, queue.broker_name) for queue in queues}
+        deleted = {
+            each
+            for each in {(queue.topic, queue.broker_name) for queue in gone} - there
+            if cluster.is_deleted(*each)
+        }
+        for queue in gone:
+            if (queue.topic, queue.broker_name) in there | deleted:
                 self._lost(f"{queue}, read up to {begin.offsets[queue]}, is not there any more")
             else:  # its broker is away: it is read on when the broker is back
                 ends[queue] = begin.offsets[queue]

@@ -100,6 +100,10 @@ class BlockingClient:
         """All topics the name server knows, the system's own among them."""
         return self._routes.topics()
 
+    def brokers(self) -> frozenset[str]:
+        """The names of all brokers the name server knows."""
+        return self._routes.brokers()
+
     def publish_queues(self, topic: str, *, create: bool = True) -> tuple[MessageQueue, ...]:
         """The queues that can be written to; of a topic that is to be created, those it will have.
 

@@ -8,7 +8,7 @@ from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableError, TopicNotFoundError
 from rocket_client.settings import ProducerSettings
 from rocket_client.topic_route import MASTER_ID, TopicRoute
-from rocket_remoting.bodies import TopicList, TopicRouteData, decode_body
+from rocket_remoting.bodies import ClusterInfo, TopicList, TopicRouteData, decode_body
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.errors import ConnectError, ConnectionLost, RequestTimeout, ResponseError
@@ -70,11 +70,17 @@ class BlockingRoutes:
         Raises:
             NameServersUnreachableError: No name server answered.
         """
-        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-        response, address = self._ask(code, None)
-        if response.code != ResponseCode.SUCCESS:
-            raise ResponseError(response.code, response.remark, address=address, request_code=code)
+        response = self._told(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return frozenset(decode_body(response.body, TopicList).topic_list)
+
+    def brokers(self) -> frozenset[str]:
+        """The names of all brokers that a name server knows.
+
+        Raises:
+            NameServersUnreachableError: No name server answered.
+        """
+        response = self._told(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return frozenset(decode_body(response.body, ClusterInfo).broker_addr_table)
 
     def created(self, topic: str) -> None:
         """Note that a message was stored: until a name server knows more, the topic has the queues foreseen."""
@@ -150,6 +156,12 @@ class BlockingRoutes:
             address=address,
             request_code=RequestCode.GET_ROUTEINFO_BY_TOPIC,
         )
+
+    def _told(self, code: RequestCode) -> RemotingCommand:
+        response, address = self._ask(code, None)
+        if response.code != ResponseCode.SUCCESS:
+            raise ResponseError(response.code, response.remark, address=address, request_code=code)
+        return response
 
     def _ask(self, code: RequestCode, header: Header | None) -> tuple[RemotingCommand, str]:
         addresses = self._addresses

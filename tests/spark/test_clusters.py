@@ -91,6 +91,26 @@ def test_a_query_that_runs_while_a_broker_is_away(
         query.stop()
 
 
+def test_topics_of_a_broker_that_is_away(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
+    """They were not deleted, though no name server knows the only one that a pattern is for."""
+    topic = f"only-on-{B}"
+    cluster.set_queues(topic, 1, brokers=[B])
+    of = Reading(spark, cluster, tmp_path / "checkpoint")
+    sent = cluster.fill(topic, 5)
+    of.run(subscribePattern=topic)
+    cluster.kill(B)
+    deadline = time.monotonic() + SECONDS
+    while topic in cluster.client.topics():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    of.run(subscribePattern=topic)
+    cluster.start(B)
+    cluster.await_brokers(topic, B)
+    sent += cluster.fill(topic, 5, start=5)
+    of.run(subscribePattern=topic)
+    assert of.read == sorted(sent)
+
+
 def test_a_broker_is_added(spark: "SparkSession", cluster: Cluster, tmp_path: Path) -> None:
     """A topic that another broker serves from now on is read there from its first message."""
     topic = "on-one-broker"

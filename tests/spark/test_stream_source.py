@@ -135,12 +135,13 @@ def test_a_topic_that_was_made_anew(
         assert of.batches.popitem()[1] == [f"new-{n}" for n in range(10, 20)]
 
 
+@pytest.mark.parametrize("is_only_one", [False, True])
 def test_a_topic_of_a_pattern_that_is_deleted(
-    reading: Callable[[Stand], Reading], bundled_stand: Stand
+    reading: Callable[[Stand], Reading], bundled_stand: Stand, is_only_one: bool
 ) -> None:
     """What was in it is lost, which is told; made anew it is read from its beginning."""
     topic, other, of = bundled_stand.topic(queues=1), bundled_stand.topic(queues=1), reading(bundled_stand)
-    options = {"subscribePattern": f"{topic}|{other}"}
+    options = {"subscribePattern": topic if is_only_one else f"{topic}|{other}"}
     bundled_stand.send(topic, [b"old-0", b"old-1"])
     of.run(**options)
     bundled_stand.send(topic, [b"never read"])

@@ -32,16 +32,18 @@ class Brokers:
         bounds: Where each queue begins and ends.
         committed: What was published last.
         deleted: Topics that the pattern is for, and that no name server knows any more.
+        away: Brokers that are away.
     """
 
     def __init__(self, bounds: Mapping[MessageQueue, tuple[int, int]]) -> None:
         self.bounds = dict(bounds)
         self.committed: list[Mapping[MessageQueue, int]] = []
         self.deleted: set[str] = set()
+        self.away: set[str] = set()
 
-    def is_deleted(self, topic: str) -> bool:
+    def is_deleted(self, topic: str, broker_name: str) -> bool:
         """Whether it was deleted."""
-        return topic in self.deleted
+        return topic in self.deleted and broker_name not in self.away
 
     def queues(self, known: Container[MessageQueue] | None = ()) -> list[MessageQueue]:
         """Those that are there."""
@@ -170,7 +172,11 @@ def test_a_topic_of_a_pattern_that_is_deleted() -> None:
         reader(brokers).latestOffset(start, ALL)
     passed = reader(brokers, failOnDataLoss="false").latestOffset(start, ALL)
     assert StreamOffset.from_json(passed).offsets == {MessageQueue("t1", "a", 0): 5}
+    brokers.bounds.clear()  # no topic is left
+    with pytest.raises(DataLossError, match="queue 0 of t at a, read up to 4, is not there any more"):
+        reader(brokers).latestOffset(start, ALL)
     away = at(reader(brokers), b0=4)
+    brokers.away = {"b"}
     assert queue(0, "b") in StreamOffset.from_json(reader(brokers).latestOffset(away, ALL)).offsets
 
 
