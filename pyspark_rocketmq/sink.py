@@ -1,5 +1,6 @@
 """The sinks. What a row is known by is the same in each attempt, so that it can be told when it comes twice."""
 
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from pyspark_rocketmq.options import Delivery, SinkOptions
 from pyspark_rocketmq.requests import deduplicated_request
 from pyspark_rocketmq.schema import SinkColumns, sink_columns
 from pyspark_rocketmq.writing import Identity, TaskWriter, not_deduplicating
-from rocket_client.blocking import AWAY, MessageQueue, ResponseError
+from rocket_client.blocking import AWAY, MessageQueue, Patience, ResponseError, TopicNotFoundError
 from rocket_remoting.codes import ResponseCode
 
 QUERY_PROPERTY = "sql.streaming.queryId"
@@ -77,7 +78,9 @@ def check(options: SinkOptions, schema: StructType, overwrite: bool) -> SinkPlan
     if options.topic is None:
         return SinkPlan(options, columns)
     try:
-        queues = ask(options.cluster, partial(_checked_queues, options, options.topic))
+        queues = _writable_queues(options, options.topic)
+        if is_deduplicated:
+            ask(options.cluster, partial(_check_deduplicating, options, queues))
     except (*AWAY, ResponseError) as error:
         raise ClusterError(f"{error} (nameServer {options.cluster.name_servers})") from error
     return SinkPlan(options, columns, queues if is_deduplicated else None)
@@ -136,13 +139,19 @@ def _context() -> TaskContext:
     return context
 
 
-def _checked_queues(options: SinkOptions, topic: str) -> tuple[MessageQueue, ...]:
-    is_deduplicated = options.delivery is Delivery.DEDUPLICATED
+def _writable_queues(options: SinkOptions, topic: str) -> tuple[MessageQueue, ...]:
+    """Those that can be written to. While a topic has none, as its brokers are drained, they are waited for."""
+    client = pool.client(options.cluster)
     # Rows of a topic that is only to be created would go to other queues once it is there.
-    queues = pool.client(options.cluster).publish_queues(topic, create=not is_deduplicated)
-    if is_deduplicated:
-        _check_deduplicating(options, queues)
-    return queues
+    create = options.delivery is not Delivery.DEDUPLICATED
+    waiting = Patience(options.patience)
+    while True:
+        try:
+            return ask(options.cluster, partial(client.publish_queues, topic, create=create))
+        except TopicNotFoundError as error:
+            client.queues(topic)
+            waiting.failed(error)
+        time.sleep(waiting.pause())
 
 
 def _check_deduplicating(options: SinkOptions, queues: tuple[MessageQueue, ...]) -> None:

@@ -53,7 +53,7 @@ class BlockingRoutes:
             TopicNotFoundError: Neither exists, or the topic is not writable.
             NameServersUnreachableError: No name server answered.
         """
-        return _writable(self._current(topic) or self._provisional(topic))
+        return self._writable(self._current(topic) or self._provisional(topic))
 
     def writable(self, topic: str) -> TopicRoute:
         """The topic's own route, with queues to write to.
@@ -62,7 +62,7 @@ class BlockingRoutes:
             TopicNotFoundError: No name server knows the topic, or it is not writable.
             NameServersUnreachableError: None answered, and the route was not known.
         """
-        return _writable(self.route(topic))
+        return self._writable(self.route(topic))
 
     def topics(self) -> frozenset[str]:
         """All topics that a name server knows.
@@ -143,6 +143,12 @@ class BlockingRoutes:
         self._routes[topic] = time.monotonic(), route
         return route
 
+    def _writable(self, route: TopicRoute) -> TopicRoute:
+        if not route.publish_queues:
+            self.expire(route.topic)  # that may change at any moment
+            raise TopicNotFoundError(route.topic, "none of its queues can be written to")
+        return route
+
     def _look_up(self, topic: str) -> TopicRouteData | None:
         header = GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         response, address = self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -177,9 +183,3 @@ class BlockingRoutes:
                 self._addresses = addresses[number:] + addresses[:number]  # the next question begins there
             return response, address
         raise NameServersUnreachableError(addresses, causes)
-
-
-def _writable(route: TopicRoute) -> TopicRoute:
-    if not route.publish_queues:
-        raise TopicNotFoundError(route.topic, "none of its queues can be written to")
-    return route

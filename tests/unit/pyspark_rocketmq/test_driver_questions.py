@@ -45,6 +45,7 @@ class ScriptedCluster(ServerThread):
 
     Attributes:
         busy: How many times it still answers that it is busy, to what brokers are asked.
+        drained: How many times its route still says that nothing may be written.
         brokers: The brokers of the route: where they are.
         committed: The offsets that were committed.
     """
@@ -52,6 +53,7 @@ class ScriptedCluster(ServerThread):
     def __init__(self) -> None:
         super().__init__()
         self.busy = 0
+        self.drained = 0
         self.brokers = dict.fromkeys("ab", self.server.address)
         self.committed: list[int] = []
 
@@ -71,10 +73,14 @@ class ScriptedCluster(ServerThread):
         return RemotingCommand.response(request)
 
     def _route(self) -> TopicRouteData:
+        self.drained -= 1
         return TopicRouteData(
             queue_datas=[
                 QueueData(
-                    broker_name=name, read_queue_nums=1, write_queue_nums=1, perm=PERM_READ | PERM_WRITE
+                    broker_name=name,
+                    read_queue_nums=1,
+                    write_queue_nums=1,
+                    perm=PERM_READ if self.drained >= 0 else PERM_READ | PERM_WRITE,
                 )
                 for name in self.brokers
             ],
@@ -120,6 +126,26 @@ def test_a_sink_asks_again(scripted: ScriptedCluster, delivery: str) -> None:
     scripted.busy = 1
     with pool.client(cluster):
         assert check(replace(options, cluster=cluster), ROWS, overwrite=False).options.topic == "t"
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "deduplicated"])
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_a_sink_waits_for_brokers_that_are_drained(
+    scripted: ScriptedCluster, delivery: str, is_waited_for: bool
+) -> None:
+    """A batch that begins while nothing may be written waits as long as rows do; then it is told."""
+    given = {"nameServer": scripted.server.address, "topic": "t", "delivery": delivery}
+    options = sink_options(given | {"sendTimeoutMs": "60000" if is_waited_for else "1"})
+    cluster = replace(options.cluster, retry_interval=0.0)
+    scripted.drained = 7
+    with pool.client(cluster):
+        if is_waited_for:
+            check(replace(options, cluster=cluster), ROWS, overwrite=False)
+            assert scripted.drained < 0
+        else:
+            scripted.drained = 1000
+            with pytest.raises(ClusterError, match="none of its queues can be written to"):
+                check(replace(options, cluster=cluster), ROWS, overwrite=False)
 
 
 def test_assigned_queues_of_a_broker_that_is_away(scripted: ScriptedCluster) -> None:
