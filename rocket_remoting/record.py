@@ -26,6 +26,7 @@ All numbers are signed and big-endian. This module does no I/O.
 
 import struct
 import zlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -48,6 +49,8 @@ HOST_FLAGS = BORN_HOST_V6 | STORE_HOST_V6
 _FIXED = tuple(
     struct.Struct(f">iiiiiqqiq{born}sq{store}siqi") for born, store in ((8, 8), (20, 8), (8, 20), (20, 20))
 )
+# Of a record with two IPv4 hosts: size, magic, queue offset, log offset, system flag, body length.
+_PLACE_AND_LENGTHS = struct.Struct(">ii12xqqi44xi")
 _SIZE_AND_MAGIC = struct.Struct(">ii")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -291,18 +294,39 @@ def record_properties(buffer: Buffer, offset: int = 0) -> bytes:
     return bytes(buffer[topic_end + 2 : end])
 
 
-def is_record_of(buffer: Buffer, topic: str, queue_offset: int, commit_log_offset: int) -> bool:
-    """Whether the buffer is one whole, well-formed record, and says so of its place. Its body is not looked at."""
-    try:
-        values, _, topic_start, topic_end, end = _layout(buffer, 0)
-    except RemoteProtocolError:
-        return False
-    return (
-        end == len(buffer)
-        and values[5] == queue_offset
-        and values[6] == commit_log_offset
-        and buffer[topic_start:topic_end] == topic.encode()
-    )
+@lru_cache(maxsize=4096)
+def record_check(topic: str) -> Callable[[Buffer, int, int], bool]:
+    """Return what tells whether a buffer is one whole, well-formed record of the topic, at a queue and a log offset.
+
+    The body is not looked at. Made for each message that is read: the usual record takes two steps.
+    """
+    encoded, packed = topic.encode(), pack_topic(topic)
+    behind_body = struct.Struct(f">{len(packed)}sh")
+    head_of, tail_of, tail_size = _PLACE_AND_LENGTHS.unpack_from, behind_body.unpack_from, behind_body.size
+
+    def is_record(buffer: Buffer, queue_offset: int, commit_log_offset: int) -> bool:
+        try:
+            size, magic, number, place, sys_flag, body_length = head_of(buffer)
+            if magic == MAGIC_V1 and not sys_flag & HOST_FLAGS and body_length >= 0:
+                found, properties_length = tail_of(buffer, _MIN_FIXED + body_length)
+                if (
+                    found == packed
+                    and number == queue_offset
+                    and place == commit_log_offset
+                    and properties_length >= 0
+                    and size == len(buffer) == _MIN_FIXED + body_length + tail_size + properties_length
+                ):
+                    return True
+            values, _, topic_start, topic_end, end = _layout(buffer, 0)
+        except (struct.error, RemoteProtocolError):
+            return False
+        return (
+            end == len(buffer)
+            and (values[5], values[6]) == (queue_offset, commit_log_offset)
+            and buffer[topic_start:topic_end] == encoded
+        )
+
+    return is_record
 
 
 def decode_record(

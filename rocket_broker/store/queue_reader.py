@@ -10,7 +10,7 @@ from typing import Protocol
 from rocket_broker.store.commit_log import CommitLog
 from rocket_broker.store.consume_queue import FILLER_SIZE, ConsumeQueue
 from rocket_broker.store.messages import GetResult, GetStatus
-from rocket_remoting.record import is_record_of
+from rocket_remoting.record import record_check
 
 __all__ = ["RecordFilter", "read"]
 
@@ -55,7 +55,7 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
     total = 0
     next_offset = offset
     skip_to = 0
-    record_of, found = log.record, log.found
+    record_of, found, is_record = log.record, log.found, record_check(queue.topic)
     for log_offset, size, tags_code in queue.entries(offset, _entries_looked_at(max_count, record_filter)):
         if log_offset >= skip_to:
             if records and (len(records) >= max_count or total + size > max_bytes):
@@ -66,7 +66,7 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
                 status = GetStatus.MESSAGE_WAS_REMOVING
                 if size != FILLER_SIZE:
                     skip_to = log.next_file(log_offset)
-            elif log_offset < found and not is_record_of(record, queue.topic, next_offset, log_offset):
+            elif log_offset < found and not is_record(record, next_offset, log_offset):
                 _log.error("%s at %d: readers of %r pass over a damaged message", log, log_offset, queue)
                 status = GetStatus.MESSAGE_WAS_REMOVING
             elif record_filter is not None and not record_filter.wants_record(record):

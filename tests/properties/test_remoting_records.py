@@ -12,7 +12,7 @@ from rocket_remoting.java_hash import java_hash
 from rocket_remoting.message import Message
 from rocket_remoting.message_id import create_offset_id, parse_offset_id, unpack_ip
 from rocket_remoting.properties import decode_properties, encode_properties
-from rocket_remoting.record import decode_records, encode_record, peek_record, record_size
+from rocket_remoting.record import decode_records, encode_record, peek_record, record_check, record_size
 from rocket_remoting.sys_flag import COMPRESSED
 
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -81,6 +81,31 @@ def test_a_spoilt_record_is_a_message_or_an_error(
         decode_records(data)
     except RemoteProtocolError:
         pass
+
+
+@given(records, st.none() | st.tuples(st.integers(0, 10_000), st.integers(0, 255)))
+def test_a_check_says_what_reading_says(
+    record: tuple[str, bytes, dict[str, str], dict[str, Any]], spoilt: tuple[int, int] | None
+) -> None:
+    """A record passes if it is one of its topic and place; whole ones do, of both versions and with any hosts."""
+    topic, _, _, fields = record
+    place = fields["queue_offset"], fields["commit_log_offset"]
+    data = bytearray(encode(record))
+    is_record = record_check(topic)
+    if spoilt is not None:
+        position, value = spoilt
+        data[position % len(data)] = value
+    try:
+        head = peek_record(data)
+    except RemoteProtocolError:
+        expected = False
+    else:
+        read = head.topic, head.queue_offset, head.commit_log_offset, head.total_size
+        expected = read == (topic, *place, len(data))
+    assert spoilt is not None or expected
+    assert is_record(memoryview(data), *place) == expected
+    assert not is_record(memoryview(data)[:-1], *place)
+    assert not is_record(memoryview(data + b"x"), *place)
 
 
 @given(st.binary(max_size=400))
