@@ -5,6 +5,8 @@ comments, ``\\`` at a line's end continues it, ``\\uXXXX`` escapes.
 """
 
 import io
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -56,7 +58,12 @@ def entries_of(values: Mapping[str, str], origin: str) -> list[Entry]:
 
 
 def rewrite_properties(path: Path, changes: Mapping[str, str]) -> None:
-    """Set the keys in the file; its comments and all other lines stay as they are."""
+    """Set the keys in the file, which is on the disk then; its comments, other lines and permissions stay as they are.
+
+    Raises:
+        OSError: It cannot be read or written; it is what it was.
+    """
+    path = path.resolve()  # what a link leads to
     left = dict(changes)
     parts: list[str] = []
     for element in javaproperties.parse(
@@ -69,7 +76,12 @@ def rewrite_properties(path: Path, changes: Mapping[str, str]) -> None:
             parts.append(element.source if element.source.endswith("\n") else element.source + "\n")
     parts += [_line(key, value) for key, value in left.items()]
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text("".join(parts), encoding="utf-8")
+    with temporary.open("w", encoding="utf-8") as file:
+        if path.exists():
+            shutil.copymode(path, temporary)
+        file.write("".join(parts))
+        file.flush()
+        os.fsync(file.fileno())
     temporary.replace(path)
 
 

@@ -223,6 +223,18 @@ def test_rewriting_keeps_comments_and_the_other_lines(tmp_path: Path) -> None:
     assert path.read_text() == "# mine\nbrokerName=a\ntraceOn=false\nlistenPort=1\nbrokerPermission=4\n"
 
 
+def test_rewriting_leaves_links_and_permissions_as_they_are(tmp_path: Path) -> None:
+    """Settings that are linked from elsewhere stay there, and what only their owner may read stays so."""
+    path, link = tmp_path / "of-the-host.conf", tmp_path / "broker.conf"
+    path.write_text("brokerName=a\n")
+    path.chmod(0o600)
+    link.symlink_to(path.name)
+    rewrite_properties(link, {"brokerPermission": "4"})
+    assert link.is_symlink()
+    assert path.read_text() == "brokerName=a\nbrokerPermission=4\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize("content", [b"brokerName=\\u00zz", b"brokerName=\xff\xfe"])
 def test_a_file_that_is_no_properties_file_is_a_clear_error(tmp_path: Path, content: bytes) -> None:
     """The error names the file."""
