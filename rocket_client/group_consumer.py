@@ -169,7 +169,8 @@ class GroupConsumer(QueueReader[C]):
         try:
             await self._begin()
         except BaseException:
-            await self._leave(patience=0)
+            self._begin_to_leave(self._leave(patience=0))
+            await self._has_left()
             raise
         self._life.succeed()
         _LOG.info("%r started as %s", self, self._client.client_id)
@@ -250,6 +251,7 @@ class GroupConsumer(QueueReader[C]):
         await self._rebalancer.give_all_back()
         await self._client.unregister_consumer(self.group)
         await shared_clients.release(self._client)
+        _LOG.info("%r", self)
 
     # What the client and brokers ask of it
 

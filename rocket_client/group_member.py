@@ -1,9 +1,10 @@
 """What every producer and consumer is: a member of a group, with a life, on a client it may share."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from rocket_client import shared_clients
 from rocket_client.client import RocketClient
@@ -44,6 +45,7 @@ class GroupMember(ABC, Generic[S]):
         self._transport = transport
         self._clock = clock or SystemClock()
         self._life = Lifecycle(f"{self._KIND} of group {group}")
+        self._leaving: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.group}, {self._life.state.value}>"
@@ -74,7 +76,16 @@ class GroupMember(ABC, Generic[S]):
 
     @abstractmethod
     async def shutdown(self) -> None:
-        """It has left its group when this returns."""
+        """It has left its group when this returns; who is cancelled here only stops waiting for that."""
+
+    def _begin_to_leave(self, leaving: Coroutine[Any, Any, None]) -> None:
+        """Leave, whatever becomes of the task that asked for it: half of it would be a member that does nothing."""
+        self._leaving = asyncio.create_task(leaving, name=f"{self._KIND} of {self.group} leaves")
+
+    async def _has_left(self) -> None:
+        """Return when what was begun has ended."""
+        if self._leaving is not None:
+            await asyncio.shield(self._leaving)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -10,7 +10,6 @@
 """
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 
@@ -31,8 +30,6 @@ from rocket_remoting.bodies import (
 from rocket_remoting.clock import Clock
 from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.transport import Transport
-
-_LOG = logging.getLogger(__name__)
 
 
 class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
@@ -164,8 +161,8 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
         if self._life.end():
             if self.settings.auto_commit:
                 self._consumption.note(self._rebalancer.queues())
-            await self._leave(patience=0)
-            _LOG.info("%r", self)
+            self._begin_to_leave(self._leave(patience=0))
+        await self._has_left()
 
     async def _leave(self, patience: float) -> None:
         if self._committing is not None:

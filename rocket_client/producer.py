@@ -85,8 +85,11 @@ class Producer(GroupMember[ProducerSettings]):
 
     async def shutdown(self) -> None:
         """Sends under way have ended, brokers know that the producer left."""
-        if not self._life.end():
-            return
+        if self._life.end():
+            self._begin_to_leave(self._leave())
+        await self._has_left()
+
+    async def _leave(self) -> None:
         await asyncio.gather(*self._asyncs, return_exceptions=True)
         await self._sender.idle()
         await self._client.unregister_producer(self.group)

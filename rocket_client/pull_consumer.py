@@ -89,8 +89,12 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
     async def shutdown(self) -> None:
         """Brokers know that the consumer left."""
         if self._life.end():
-            await self._client.unregister_consumer(self.group)
-            await shared_clients.release(self._client)
+            self._begin_to_leave(self._leave())
+        await self._has_left()
+
+    async def _leave(self) -> None:
+        await self._client.unregister_consumer(self.group)
+        await shared_clients.release(self._client)
 
     # Queues and offsets
 

@@ -151,13 +151,16 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
     async def shutdown(self, timeout: float | None = None) -> None:
         """Listener calls under way have ended, what they settled is committed, the group's others take over.
 
+        Who is cancelled here only stops waiting for that; a further call waits again.
+
         Args:
             timeout: Seconds to wait for calls under way, which are cancelled then; by default
                 `await_termination`.
         """
         if self._life.end():
-            await self._leave(self.settings.await_termination.total_seconds() if timeout is None else timeout)
-            _LOG.info("%r", self)
+            patience = self.settings.await_termination.total_seconds() if timeout is None else timeout
+            self._begin_to_leave(self._leave(patience))
+        await self._has_left()
 
     async def _leave(self, patience: float) -> None:
         if self._lock_renewal is not None:

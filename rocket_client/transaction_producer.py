@@ -170,11 +170,11 @@ class TransactionProducer(Producer):
         await self._client.routes.refresh_all(self._topics)
         await self._client.heartbeat()
 
-    async def shutdown(self) -> None:
-        """Sends under way have ended; transactions that are open will be asked of the group's others."""
+    async def _leave(self) -> None:
+        """Leave the transactions that are open to the group's others."""
         self._waiting.clear()
         await cancel(self._checking)
-        await super().shutdown()
+        await super()._leave()
 
     def publish_topics(self) -> Collection[str]:
         """Topics it sends to, or sent to in a former life."""

@@ -116,6 +116,44 @@ def test_a_message_that_takes_too_long_is_sent_back_before_a_shutdown(virtual: V
     play(virtual, scene, pulled(ResponseCode.SUCCESS, 8, record(7)), committed=7)
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual: VirtualTime, orderly: bool) -> None:
+    """A member that does nothing would keep its queues from the others for as long as the process lives."""
+
+    async def scene(script: ConsumerScript) -> None:
+        script.says = lambda: asyncio.sleep(5)
+        await asyncio.sleep(1)
+        assert len(script.heard) == 1
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(script.consumer.shutdown(), timeout=1)
+        assert script.broker.count(RequestCode.UNREGISTER_CLIENT) == 0
+        await script.consumer.shutdown()
+        assert (script.commits[-1], script.broker.count(RequestCode.UNREGISTER_CLIENT)) == (8, 1)
+
+    late = pulled(ResponseCode.PULL_NOT_FOUND, 7), pulled(ResponseCode.SUCCESS, 8, record(7))
+    play(virtual, scene, *late, committed=7, orderly=orderly)
+
+
+def test_a_producers_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual: VirtualTime) -> None:
+    """The broker is told that it left."""
+
+    async def main() -> None:
+        async with ScriptedCluster(virtual, brokers=["a"]) as cluster:
+            (broker,) = cluster.brokers
+            broker.late = dict.fromkeys(SEND_CODES, 3)
+            producer = cluster.producer()
+            await producer.start()
+            sending = asyncio.create_task(producer.send(Message("orders", b"x")))
+            await asyncio.sleep(1)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.shutdown(), timeout=1)
+            await producer.shutdown()
+            assert sending.done()
+            assert broker.count(RequestCode.UNREGISTER_CLIENT) == 1
+
+    virtual.run(main())
+
+
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_producers_shutdown_waits_for_sends_under_way(virtual: VirtualTime, batch: bool) -> None:
     """Whoever sent is told what became of it, not that the connection is closed."""
