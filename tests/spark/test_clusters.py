@@ -71,7 +71,9 @@ def test_a_query_that_runs_while_a_broker_is_away(
     cluster.await_brokers(topic, A, B)
     of = Reading(spark, cluster, tmp_path / "checkpoint")
     sent = cluster.fill(topic, 10)
-    query = of.start(topic=topic, trigger={"processingTime": "10 milliseconds"})
+    # So long the name server may take to see that the broker is gone.
+    patient = {"fetchOffset.numRetries": "20", "fetchOffset.retryIntervalMs": "500"}
+    query = of.start(topic=topic, trigger={"processingTime": "10 milliseconds"}, **patient)
     try:
         query.processAllAvailable()
         cluster.kill(B)

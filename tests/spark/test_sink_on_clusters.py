@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,15 +30,20 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def write(cluster: Cluster, topic: str, epoch: int, **options: str) -> None:
-    """One attempt to write all rows: those of a broker that is away are waited for one second."""
+    """One attempt to write all rows."""
     chosen = options_of(cluster, topic, **options)
     columns = sink_columns(SCHEMA, topic=topic, order_key=None, id_column=None)
     TaskWriter(chosen, columns, Identity("query", epoch, 0)).write(iter([all_rows()]))
 
 
 def options_of(cluster: Cluster, topic: str, **options: str) -> SinkOptions:
-    """Options of a sink that waits one second for a broker."""
-    given = {"topic": topic, "sendTimeoutMs": "1000", "batchSize": "500"} | options
+    """Options of a sink."""
+    given = {
+        "topic": topic,
+        "requestTimeoutMs": "20000",
+        "sendTimeoutMs": "60000",
+        "batchSize": "500",
+    } | options
     return sink_options(cluster.options | given)
 
 
@@ -55,7 +61,7 @@ def test_what_others_take_over_is_not_taken_for_stored(cluster: Cluster, deliver
     write(cluster, topic, 0, delivery=delivery)
     cluster.kill(B)
     with suppress(ClusterError):  # it still knows the route with both
-        write(cluster, topic, 1, delivery=delivery)
+        write(cluster, topic, 1, delivery=delivery, sendTimeoutMs="1000")
     cluster.await_brokers(topic, A)
     write(cluster, topic, 1, delivery=delivery)
     cluster.start(B)
@@ -78,16 +84,17 @@ def test_all_attempts_of_a_batch_take_the_same_queues(cluster: Cluster) -> None:
     cluster.await_brokers(topic, A, B)
     plan = check(options_of(cluster, topic, delivery="deduplicated"), SCHEMA, overwrite=False)
 
-    def attempt() -> int:
-        writer = TaskWriter(plan.options, plan.columns, Identity("query", 0, 0), plan.queues)
+    def attempt(patience: float) -> int:
+        options = replace(plan.options, patience=patience)
+        writer = TaskWriter(options, plan.columns, Identity("query", 0, 0), plan.queues)
         return writer.write(iter([all_rows()]))
 
     cluster.kill(B)
     cluster.await_brokers(topic, A)
     for _ in range(2):
         with pytest.raises(ClusterError, match="rows could not be sent within 1 s"):
-            attempt()
+            attempt(1.0)
     cluster.start(B)
     cluster.await_brokers(topic, A, B)
-    assert attempt() == ROWS
+    assert attempt(60.0) == ROWS
     assert cluster.bodies(topic) == sorted(str(number) for number in range(ROWS))
