@@ -14,7 +14,8 @@ All of it on the event loop the client was made on, by that loop's time.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
-from typing import Protocol
+from contextvars import ContextVar
+from typing import Any, Protocol
 
 from rocket_client.answers import BrokerRequestsToClient, ConsumerAnswers, ProducerAnswers
 from rocket_client.broker_requests import BrokerRequests
@@ -283,9 +284,14 @@ class RocketClient:
         await self._name_server_connections.close()
 
 
+asker: ContextVar[asyncio.Task[Any] | None] = ContextVar("asker", default=None)
+"""Who waits for what is done here, in another task: a listener that shuts its own consumer down, for instance."""
+
+
 async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until they have ended."""
-    ending = [task for task in tasks if task is not asyncio.current_task()]
+    """Cancel tasks and wait until they have ended; not the current one, nor the one that it works for."""
+    spared = asyncio.current_task(), asker.get()
+    ending = [task for task in tasks if task not in spared]
     for task in ending:
         task.cancel()
     await asyncio.gather(*ending, return_exceptions=True)

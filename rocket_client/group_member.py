@@ -3,11 +3,12 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from rocket_client import shared_clients
-from rocket_client.client import RocketClient
+from rocket_client.client import RocketClient, asker
 from rocket_client.namespace import Namespace
 from rocket_client.settings import ClientSettings
 from rocket_client.state import Lifecycle, ServiceState
@@ -80,7 +81,11 @@ class GroupMember(ABC, Generic[S]):
 
     def _begin_to_leave(self, leaving: Coroutine[Any, Any, None]) -> None:
         """Leave, whatever becomes of the task that asked for it: half of it would be a member that does nothing."""
-        self._leaving = asyncio.create_task(leaving, name=f"{self._KIND} of {self.group} leaves")
+        context = copy_context()
+        context.run(asker.set, asyncio.current_task())
+        self._leaving = asyncio.create_task(
+            leaving, name=f"{self._KIND} of {self.group} leaves", context=context
+        )
 
     async def _has_left(self) -> None:
         """Return when what was begun has ended."""

@@ -134,6 +134,26 @@ def test_a_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual: VirtualTi
     play(virtual, scene, *late, committed=7, orderly=orderly)
 
 
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_listener_may_shut_its_own_consumer_down(virtual: VirtualTime, orderly: bool) -> None:
+    """It goes on behind that: its own call is none that a shutdown cancels."""
+
+    async def scene(script: ConsumerScript) -> None:
+        over = asyncio.Event()
+
+        async def stop() -> None:
+            await script.consumer.shutdown(1)
+            over.set()
+
+        script.says = stop
+        async with asyncio.timeout(60):
+            await over.wait()
+        assert script.broker.count(RequestCode.UNREGISTER_CLIENT) == 1
+
+    late = pulled(ResponseCode.PULL_NOT_FOUND, 7), pulled(ResponseCode.SUCCESS, 8, record(7))
+    play(virtual, scene, *late, committed=7, orderly=orderly)
+
+
 def test_a_producers_shutdown_goes_on_when_nobody_waits_for_it_any_more(virtual: VirtualTime) -> None:
     """The broker is told that it left."""
 
