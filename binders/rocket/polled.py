@@ -105,10 +105,12 @@ class RocketPolledSource(PolledSource):
         if self._state is BindingState.STOPPED:
             return
         self._state = BindingState.STOPPED
-        if self._committing is not None:
-            await cancel([self._committing])
-        await self._commit()
-        await self.consumer.shutdown()
+        try:
+            if self._committing is not None:
+                await cancel([self._committing])
+            await self._commit()
+        finally:  # who gives the stop up has not given up leaving the group
+            await self.consumer.shutdown()
         if self._forget_group is not None:
             await self._forget_group()
 

@@ -1,14 +1,20 @@
 """The polled source on RocketMQ: how far its queues are settled, and whose they are."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from rocket_client import Admin, ClientSettings
+from binders.rocket.polled import RocketPolledSource
+from rocket_client import Admin, ClientSettings, LitePullConsumer, LitePullConsumerSettings
+from rocket_remoting import MessageQueue, ResponseError
 from rocket_remoting.topics import retry_topic
 from streamkit import Message, Requeue
+from streamkit.binder.binder import ConsumerDestination
+from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties
+from streamkit.binder.permits import Permits
+from streamkit.config.settings import ConsumerProperties
 from streamkit.pollable_source import PollableMessageSource
 from streamkit.testing.contract import Scenario
 from streamkit.testing.virtual_time import VirtualTime
@@ -150,5 +156,42 @@ def test_a_reset_stays_until_the_next_poll(environment: VirtualRocketEnvironment
             await asyncio.sleep(1)
             await app.stop(5)
             assert await admin.committed_offset(queue, group) == 0
+
+    environment.check(main)
+
+
+class SlowCommits(LitePullConsumer):
+    """Its broker takes its time."""
+
+    async def commit(
+        self, queues: Collection[MessageQueue] | Mapping[MessageQueue, int] | None = None
+    ) -> None:
+        await asyncio.sleep(10)
+
+
+def test_a_stop_that_is_given_up_leaves_the_group_all_the_same(environment: VirtualRocketEnvironment) -> None:
+    """A member that is polled no more would keep its queues from the others."""
+
+    async def main(s: Scenario) -> None:
+        topic, group = await s.topic(partitions=1), s.name("group")
+        settings = LitePullConsumerSettings(
+            name_servers=environment.properties[_NAME_SERVER], auto_commit=False
+        )
+        consumer = SlowCommits(group, settings, transport=environment.transport(), clock=environment.clock)
+        destination = ConsumerDestination(
+            topic, group, "in", ConsumerProperties(), ExtendedConsumerProperties(), Delivery(), Permits(1)
+        )
+        source = RocketPolledSource(destination, consumer)
+        await source.start()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(source.stop(5), timeout=1)
+        await asyncio.sleep(1)
+        async with Admin(
+            ClientSettings(name_servers=environment.properties[_NAME_SERVER]),
+            transport=environment.transport(),
+            clock=environment.clock,
+        ) as admin:
+            with pytest.raises(ResponseError, match="not online"):
+                await admin.consumer_connections(group)
 
     environment.check(main)
