@@ -203,6 +203,7 @@ class OrderedDriver(Driver):
     def __init__(self, work: Work) -> None:
         super().__init__(work)
         self._drives: dict[AssignedPartition, asyncio.Task[object] | None] = {}
+        self._recalled: set[AssignedPartition] = set()
 
     def wake(self, partition: AssignedPartition) -> None:
         """There is something in ``partition``."""
@@ -213,8 +214,8 @@ class OrderedDriver(Driver):
     def recall(self, partition: AssignedPartition) -> None:
         """End the call of a partition that has to begin no more, if it waits for its handler still."""
         task = self._drives.get(partition)
-        if task is not None:
-            self._permits.recall(task)
+        if task is not None and self._permits.recall(task):
+            self._recalled.add(partition)
 
     def interrupt(self) -> None:
         """Begin no more calls; a message that waits for its next delivery stays at its partition's head."""
@@ -239,9 +240,9 @@ class OrderedDriver(Driver):
         finally:
             partition.is_busy = False
             del self._drives[partition]
-            # It may have been recalled, and released since.
-            if partition.waiting:
-                self.wake(partition)
+            if partition in self._recalled:
+                self._recalled.remove(partition)
+                self.wake(partition)  # it may have been released since
 
     async def _call(self, partition: AssignedPartition) -> float | None:
         """Make one call with what is at the head; returns how long to wait before the next one."""

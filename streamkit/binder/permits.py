@@ -64,11 +64,10 @@ class Permits:
         finally:
             del self._in_line[task]
 
-    def recall(self, task: Task[object]) -> None:
-        """Cancel what the task would begin with a permit, if it waits in line for one; else do nothing."""
+    def recall(self, task: Task[object]) -> bool:
+        """Cancel what the task would begin with a permit; False when it does not wait in line for one."""
         waiter = self._in_line.get(task)
-        if waiter is not None:
-            waiter.cancel()
+        return waiter is not None and waiter.cancel()
 
     def release(self) -> None:
         """Give a permit back; the first in line has it at once, unless permits are withheld."""
