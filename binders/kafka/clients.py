@@ -12,6 +12,7 @@ from binders.kafka.headers import Record
 from binders.kafka.properties import ClientProducerProperties, KafkaConsumerProperties, StartOffset
 from binders.kafka.records import read_all
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -141,6 +142,17 @@ class PatientConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         """Where the next fetch of a partition begins, as far as that is known: nobody is asked."""
         state = self._subscription.assignment.get(key)
         return None if state is None or state.position is None else int(state.position.offset)
+
+    @property
+    def generation(self) -> int:
+        """The number under which the group dealt its partitions out last, as far as this member has heard."""
+        return int(self._coordinator._generation.generation_id)
+
+    def begin_anew(self) -> None:
+        """Inside of a rebalance: begin each partition where the group has committed; kafka-python keeps positions."""
+        assignment = self._subscription.assignment
+        for key in assignment:
+            assignment[key] = TopicPartitionState()
 
     async def comes_true(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Inside of a rebalance: wait until it is so, no longer than that; heartbeats go on meanwhile."""

@@ -150,6 +150,8 @@ class FetchThread:
         self._ends: dict[TopicPartition, int] = {}
         # Which partitions there were by then.
         self._old: frozenset[TopicPartition] = frozenset()
+        # The group's generation in which all partitions were given up that are not dealt out again yet.
+        self._given_up: int | None = None
         self._committing: object = None
         self._due: dict[TopicPartition, int] = {}
         self._commit_at = 0.0
@@ -436,6 +438,8 @@ class FetchThread:
 
         What is handled after that, somebody else handles again; so nothing new begins until it is known whose they are.
         """
+        # A cooperative member gives up only what is another's by now.
+        self._given_up = consumer.generation if keys <= consumer.assignment() else None
         await self._end_calls(consumer, [self._partitions[key] for key in keys if key in self._partitions])
         due = self._positions(keys)
         if due:
@@ -466,6 +470,11 @@ class FetchThread:
 
     def assigned(self, consumer: Consumer, keys: set[TopicPartition]) -> None:
         """Take these partitions over, and forget those that are gone."""
+        given_up, self._given_up = self._given_up, None
+        if given_up is not None and consumer.generation != given_up + 1:
+            # They were dealt out in between, and whoever had them knows better how far they are settled.
+            consumer.begin_anew()
+            self._forget(list(self._partitions))
         self._reconcile(consumer)
         self._adopt(consumer, keys)
         self._tell(self._release, list(self._partitions.values()))
@@ -476,6 +485,7 @@ class FetchThread:
     def lost(self, consumer: Consumer, keys: set[TopicPartition]) -> None:
         """Forget partitions that others have already: nothing can be committed."""
         log.warning("Binding %r was put out of its group and joins again", self._binding)
+        self._given_up = None
         self._forget(keys)
         if self.client.rebalance_listener is not None:
             self.client.rebalance_listener.on_partitions_revoked(consumer, keys)

@@ -32,20 +32,26 @@ class Consumer:
 
     Attributes:
         mine: Its partitions.
+        generation: The group's, as far as it knows.
         is_patient: Whether it waits for calls under way before it gives partitions up.
     """
 
     def __init__(self, ends: Mapping[TopicPartition, int], committed: dict[TopicPartition, int]) -> None:
         self.mine: set[TopicPartition] = set()
+        self.generation = 0
         self.is_patient = True
         self._ends = ends
         self._committed = committed
         self._positions: dict[TopicPartition, int] = {}
 
-    def assign(self, keys: set[TopicPartition]) -> None:
-        """Have these partitions; as with Kafka, those it had already keep their positions."""
+    def assign(self, keys: set[TopicPartition], generation: int) -> None:
+        """Have these partitions; as with kafka-python, those it had already keep their positions."""
+        self.generation = generation
         self._positions = {key: self._positions.get(key, self._committed[key]) for key in keys}
         self.mine = keys
+
+    def begin_anew(self) -> None:
+        self._positions = {key: self._committed[key] for key in self.mine}
 
     def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
         found = {}
@@ -150,6 +156,7 @@ class Group(RuleBasedStateMachine):
         # Accepted, but not committed when their partition was given up: they come again.
         self.again: set[tuple[TopicPartition, int]] = set()
         self.members: list[Member] = []
+        self.generation = 0
         # Calls that must not have begun.
         self.wrong: list[str] = []
         self.run(self.join)
@@ -183,14 +190,23 @@ class Group(RuleBasedStateMachine):
         """Give each partition to the member of that number."""
 
         def act() -> None:
+            self.generation += 1
             for number, member in enumerate(self.members):
-                keys = {key for key, owner in zip(KEYS, owners, strict=True) if owner == number}
-                member.consumer.assign(keys)
-                member.revocation = None
-                member.consumer.is_patient = True
-                member.thread.assigned(member.consumer, keys)
+                self.deal(member, {key for key, owner in zip(KEYS, owners, strict=True) if owner == number})
 
         self.run(act)
+
+    def deal(self, member: Member, keys: set[TopicPartition]) -> None:
+        """Tell a member of its partitions in this generation."""
+        member.consumer.assign(keys, self.generation)
+        member.revocation = None
+        member.consumer.is_patient = True
+        member.thread.assigned(member.consumer, keys)
+
+    def revoke(self, member: Member) -> None:
+        """Ask a member to give its partitions up."""
+        giving_up = member.thread.before_revocation(member.consumer, set(member.consumer.mine))
+        member.revocation = asyncio.get_running_loop().create_task(giving_up)
 
     @property
     def is_rebalancing(self) -> bool:
@@ -239,8 +255,7 @@ class Group(RuleBasedStateMachine):
 
         def act() -> None:
             for member in self.members:
-                giving_up = member.thread.before_revocation(member.consumer, set(member.consumer.mine))
-                member.revocation = asyncio.get_running_loop().create_task(giving_up)
+                self.revoke(member)
 
         self.run(act)
 
@@ -248,12 +263,31 @@ class Group(RuleBasedStateMachine):
     @rule(owners=st.lists(st.integers(0, 1), min_size=3, max_size=3))
     def deal_out(self, owners: Sequence[int]) -> None:
         """Partitions are dealt out once all members have given theirs up."""
-        if not all(member.has_given_up for member in self.members):
-            return
-        # What an unsettled message before it holds back comes again; in order there is none.
+        if all(member.has_given_up for member in self.members):
+            self.have_held_back_again()
+            self.assign(owners)
+
+    def have_held_back_again(self) -> None:
+        """What an unsettled message before it holds back comes again; in order there is none."""
         if self.kind is ConcurrentDriver:
             self.again |= {(key, offset) for key, offset in self.accepted if offset >= self.committed[key]}
-        self.assign(owners)
+
+    @precondition(lambda self: self.is_rebalancing)
+    @rule(number=st.integers(0, 1), owners=st.lists(st.integers(0, 1), min_size=3, max_size=3))
+    def miss(self, number: int, owners: Sequence[int]) -> None:
+        """A member comes too late: the other one has everything for a while, before partitions are dealt out anew."""
+        if not all(member.has_given_up for member in self.members):
+            return
+        other = self.members[1 - number]
+        self.have_held_back_again()
+        self.generation += 1
+        self.run(lambda: self.deal(other, set(KEYS)))
+        for _ in range(3):
+            self.fetch(1 - number)
+            self.end_call(1 - number, 0, is_retried=False)
+        self.run(lambda: self.revoke(other))
+        self.lose_patience(1 - number)
+        self.deal_out(owners)
 
     @precondition(lambda self: self.is_rebalancing)
     @rule(number=st.integers(0, 1))
@@ -273,9 +307,8 @@ class Group(RuleBasedStateMachine):
 
         def act() -> None:
             member.thread.lost(member.consumer, keys)
-            member.consumer.assign(set())
-            other.consumer.assign(set(KEYS))
-            other.thread.assigned(other.consumer, set(KEYS))
+            member.consumer.assign(set(), self.generation)
+            self.deal(other, set(KEYS))
 
         self.run(act)
 
@@ -333,3 +366,17 @@ def test_what_waits_for_its_turn_does_not_begin_once_its_partition_is_given_up()
     group.end_call(0, 0, is_retried=False)
     assert len(group.members[0].calls) == 1
     group.teardown()
+
+
+def test_who_missed_a_generation_goes_on_where_the_others_are() -> None:
+    """Nothing comes again but the calls that outlasted the rebalance, though the partitions are its own once more."""
+    group = OrderedGroup()
+    for key in KEYS:
+        group.send(key, 3)
+    group.fetch(0)
+    under_way = [delivery.partition.key for delivery, _ in group.members[0].calls]
+    group.rebalance()
+    group.lose_patience(0)
+    group.miss(0, [0, 0, 0])
+    group.teardown()
+    assert {key for key, _ in group.again} <= {*under_way}
