@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.refusal import Refusal
 from rocket_broker.schedule.recall_handle import RecallHandle
-from rocket_broker.schedule.timer_request import TIMED_BYTES, asked_moment
+from rocket_broker.schedule.timer_request import TIMED_BYTES, asked_moment, is_delayed
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.topic_table import TopicTable
@@ -19,7 +19,6 @@ from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.headers import SendMessageRequestHeader
 from rocket_remoting.properties import (
-    PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_OUT_MS,
@@ -136,7 +135,7 @@ class WaitingMessages:
                     f"{PROPERTY_TRANSACTION_PREPARED}=true is missing",
                 )
             return False
-        delayed = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0"
+        delayed = is_delayed(properties)
         if delayed and (header.reconsume_times or 0) > 0:
             return False  # a redelivery by a client older than 4.6.1 still says what the message once was
         if self._settings.reject_transaction_message:

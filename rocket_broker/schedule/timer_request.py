@@ -9,6 +9,7 @@ The first that is there counts. Who is delayed by a level (``DELAY``) is not tim
 no delay. A timed message gets ``TIMER_OUT_MS``: the moment after which it is delivered.
 """
 
+import re
 from collections.abc import Mapping
 
 from rocket_broker.refusal import Refusal
@@ -24,13 +25,15 @@ from rocket_remoting.properties import (
     TIMER_PROPERTIES,
 )
 
-__all__ = ["TIMED_BYTES", "asked_moment"]
+__all__ = ["TIMED_BYTES", "asked_moment", "is_delayed"]
 
 TIMED_BYTES = b"TIMER_DEL"
 """What the names of `TIMER_PROPERTIES` begin with: properties without these bytes need no second look."""
 
 
 _LONG = 2**63
+_LONG_TEXT = re.compile(r"[+-]?\d+")
+"""What Java reads as one; Python's ``int`` takes spaces and underscores too."""
 
 
 def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettings) -> int | None:
@@ -41,7 +44,7 @@ def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettin
     """
     if TIMER_PROPERTIES.isdisjoint(properties) or PROPERTY_TIMER_OUT_MS in properties:
         return None
-    if properties.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0":
+    if is_delayed(properties):
         for name in TIMER_PROPERTIES & properties.keys():
             del properties[name]
         return None
@@ -61,6 +64,12 @@ def asked_moment(properties: dict[str, str], now_ms: int, settings: BrokerSettin
     return (due - 1) // precision * precision
 
 
+def is_delayed(properties: Mapping[str, str]) -> bool:
+    """Whether a message asks for a delay level; zero and less are none."""
+    level = properties.get(PROPERTY_DELAY_TIME_LEVEL, "0")
+    return level != "0" and not level.startswith("-")
+
+
 def _due(properties: Mapping[str, str], now_ms: int) -> int:
     """Return when the message is due."""
     for name, unit in ((PROPERTY_TIMER_DELAY_SEC, 1000), (PROPERTY_TIMER_DELAY_MS, 1)):
@@ -71,11 +80,14 @@ def _due(properties: Mapping[str, str], now_ms: int) -> int:
 
 def _number(name: str, text: str) -> int:
     try:
-        return max(-_LONG, min(int(text), _LONG))  # one of thousands of digits could not be told
-    except ValueError:
+        number = int(text) if _LONG_TEXT.fullmatch(text) else None
+    except ValueError:  # more digits than Python reads
+        number = None
+    if number is None:
         raise Refusal(
             ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {name} is no number: {text[:40]!r}"
-        ) from None
+        )
+    return max(-_LONG, min(number, _LONG))  # one of thousands of digits could not be told
 
 
 def _illegal(settings: BrokerSettings, problem: str) -> Refusal:

@@ -118,6 +118,18 @@ def test_a_delay_level_wins() -> None:
     with_broker(scene)
 
 
+def test_a_level_below_zero_is_none() -> None:
+    """The message waits for as long as its other property says."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send(properties={"DELAY": "-1", "TIMER_DELAY_SEC": "5"})
+        assert await client.end() == 0
+        await asyncio.sleep(7)
+        assert len(await client.messages()) == 1
+
+    with_broker(scene)
+
+
 def test_a_delivered_message_is_not_timed_again() -> None:
     """Sent on with all its properties, or given back, it does not wait anew."""
 
@@ -143,6 +155,8 @@ def test_a_delivered_message_is_not_timed_again() -> None:
         ({"TIMER_DELAY_SEC": "soon"}, "TIMER_DELAY_SEC is no number: 'soon'"),
         ({"TIMER_DELIVER_MS": ""}, None),
         ({"TIMER_DELAY_MS": "1e3"}, "TIMER_DELAY_MS is no number"),
+        ({"TIMER_DELAY_MS": "1_0"}, "TIMER_DELAY_MS is no number"),
+        ({"TIMER_DELAY_SEC": " 1"}, "TIMER_DELAY_SEC is no number"),
         ({"TIMER_DELAY_MS": "-1", "TIMER_DEL_UNIQKEY": "orders+id"}, "it is to cancel what was due"),
     ],
 )
