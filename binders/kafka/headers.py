@@ -1,7 +1,8 @@
 """Headers of a message, and the headers of its record in Kafka.
 
     streamkit_key, kafka_messageKey     the record's key, as bytes
-    timestamp                           the record's timestamp
+    kafka_timestamp, timestamp          the record's timestamp
+    scst_partition, kafka_partitionId   the partition that it goes to
     id                                  streamkit_id, as text: Spring's `id` is never carried
     contentType, any other header       its own name: text in UTF-8, bytes as they are, anything else as JSON; the Java
                                         class of what is not bytes in `spring_json_header_types`
@@ -23,6 +24,8 @@ from streamkit.messaging.java_headers import STRING, declared_types, from_json, 
 
 TOPIC: Final = "kafka_topic"
 MESSAGE_KEY: Final = "kafka_messageKey"
+PARTITION_ID: Final = "kafka_partitionId"
+RECORD_TIMESTAMP: Final = "kafka_timestamp"
 RECEIVED_KEY: Final = "kafka_receivedMessageKey"
 RECEIVED_TOPIC: Final = "kafka_receivedTopic"
 RECEIVED_PARTITION: Final = "kafka_receivedPartitionId"
@@ -43,6 +46,8 @@ _NEVER: Final = frozenset(
     {
         TOPIC,
         MESSAGE_KEY,
+        PARTITION_ID,
+        RECORD_TIMESTAMP,
         RECEIVED_KEY,
         RECEIVED_TOPIC,
         RECEIVED_PARTITION,
@@ -57,8 +62,6 @@ _NEVER: Final = frozenset(
         "kafka_deliveryAttempt",
         "kafka_listenerInfo",
         "kafka_nativeHeaders",
-        "kafka_partitionId",
-        "kafka_timestamp",
     }
 )
 # What Spring writes as text without declaring it, and reads so.
@@ -147,6 +150,41 @@ def key_of(headers: MessageHeaders) -> bytes | None:
     if isinstance(key, (list, tuple)):
         key = " ".join(map(str, key))
     return str(key).encode()
+
+
+def partition_of(headers: MessageHeaders) -> int | None:
+    """The number of the partition that a message names, None if it names none; it may be beyond the topic's.
+
+    Raises:
+        ValueError: It is no number.
+    """
+    for name in (portable.PARTITION, PARTITION_ID):
+        chosen = headers.get(name)
+        if chosen is not None:
+            return _number(name, chosen)
+    return None
+
+
+def timestamp_of(headers: MessageHeaders) -> int | None:
+    """The record's timestamp, in ms since 1970: Spring's header wins over the portable one.
+
+    Raises:
+        ValueError: It is no such time.
+    """
+    chosen = headers.get(RECORD_TIMESTAMP)
+    if chosen is None:
+        return headers.timestamp
+    timestamp = _number(RECORD_TIMESTAMP, chosen)
+    if timestamp < 0:
+        raise ValueError(f"the header {RECORD_TIMESTAMP} is before 1970: {timestamp}")
+    return timestamp
+
+
+def _number(name: str, value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ValueError(f"the header {name} is no whole number: {value!r}") from None
 
 
 def from_record(record: Record, group: str | None) -> dict[str, object]:

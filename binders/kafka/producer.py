@@ -4,13 +4,12 @@ import asyncio
 from functools import partial
 from typing import Final
 
-from binders.kafka.headers import TOPIC, HeaderPatterns, key_of, to_record
+from binders.kafka.headers import TOPIC, HeaderPatterns, key_of, partition_of, timestamp_of, to_record
 from binders.kafka.properties import KafkaProducerProperties
 from binders.kafka.sending import RecordMetadata, Sender
 from kafka.errors import KafkaError
 from streamkit.binder.binder import ProducerBinding, ProducerDestination
 from streamkit.errors import BinderError
-from streamkit.messaging import headers as portable
 from streamkit.messaging.message import NO_PAYLOAD, Message
 
 # Sends under way at once when the binding does not wait for answers; more wait for one to finish.
@@ -118,15 +117,11 @@ class KafkaProducerBinding(ProducerBinding):
                 "value": None if message.payload is NO_PAYLOAD else message.payload,
                 "key": key_of(headers),
                 "headers": to_record(headers, self._travels),
-                "partition": self._partition(message),
-                "timestamp_ms": headers.timestamp,
+                "partition": partition_of(headers),
+                "timestamp_ms": timestamp_of(headers),
             }
         except ValueError as error:
             raise self._unsent(error) from error
-
-    def _partition(self, message: Message[bytes]) -> int | None:
-        chosen = message.headers.get(portable.PARTITION)
-        return None if chosen is None else int(str(chosen))
 
     async def stop(self) -> None:
         """Close; sends under way get `close-timeout`, and fail then. A second call does nothing."""

@@ -834,6 +834,26 @@ def test_a_header_chooses_among_the_partitions_of_the_topic_that_a_header_chose(
     asyncio.run(main())
 
 
+def test_spring_s_headers_choose_partition_and_timestamp(shop: Shop) -> None:
+    """As of Spring's Kafka handler, which ours stand before; what is no such thing is an error that names it."""
+
+    async def main() -> None:
+        await shop.make_topic(3)
+        async with shop.app() as app:
+            headers: dict[str, object] = {"kafka_partitionId": 2, "kafka_timestamp": 1234567890123}
+            await app.bridge.asend("out", Message("spring's", headers))
+            await app.bridge.asend("out", Message("ours", headers | {PARTITION: 1}))
+            for name, value in (("kafka_partitionId", "two"), ("kafka_timestamp", -5)):
+                with pytest.raises(StreamkitError, match=f"{name}.*{value}"):
+                    await app.bridge.asend("out", Message("x", {name: value}))
+        found = {record.value: record for record in await shop.records(shop.topic, 2)}
+        assert {value: record.partition for value, record in found.items()} == {b"spring's": 2, b"ours": 1}
+        assert {record.timestamp for record in found.values()} == {1234567890123}
+        assert not {name for record in found.values() for name, _ in record.headers} & headers.keys()
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("prefix", [None, "tx-growing-"])
 def test_keys_are_divided_among_all_partitions_there_are(shop: Shop, prefix: str | None) -> None:
     """Also once the topic has more than when the application was started."""
