@@ -7,11 +7,14 @@ killed broker delivers again what was committed since (delivery is at least once
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, decode_body, encode_body
+from rocket_remoting.connection import Connection
 
 __all__ = ["MAX_OFFSETS", "ConsumerOffsetTable"]
 
@@ -23,6 +26,19 @@ MAX_OFFSETS = 1_000_000
 """Of all groups in all queues: some 100 bytes each, and a file of 20 megabytes that is written every 5 seconds."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """An offset that was set while the group may be consuming.
+
+    Attributes:
+        offset: Where it is to go on.
+        told: The connections whose pulls were answered with it.
+    """
+
+    offset: int
+    told: WeakSet[Connection] = field(default_factory=WeakSet)
+
+
 class ConsumerOffsetTable:
     """The committed offsets: the next message of each queue for each group."""
 
@@ -31,7 +47,7 @@ class ConsumerOffsetTable:
         self._settings = settings
         self._offsets: dict[str, dict[int, int]] = {}
         self._count = 0
-        self._resets: dict[tuple[str, str, int], int] = {}
+        self._resets: dict[tuple[str, str, int], Reset] = {}
         self._dirty = False
 
     def load(self) -> None:
@@ -91,10 +107,10 @@ class ConsumerOffsetTable:
         """Set the offset as `commit` does, and hold that against consumers until `settle_reset`."""
         if not self.commit(group, topic, queue_id, offset):
             return False
-        self._resets[group, topic, queue_id] = offset
+        self._resets[group, topic, queue_id] = Reset(offset)
         return True
 
-    def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
+    def pending_reset(self, group: str, topic: str, queue_id: int) -> Reset | None:
         """Return the offset that was set, while nobody has gone on from there yet."""
         return self._resets.get((group, topic, queue_id)) if self._resets else None
 
@@ -128,7 +144,7 @@ class ConsumerOffsetTable:
             OSError: The file could not be written.
         """
         self._remove(key for key in self._offsets if _split(key)[1] == group)
-        self._resets = {key: offset for key, offset in self._resets.items() if key[0] != group}
+        self._resets = {key: reset for key, reset in self._resets.items() if key[0] != group}
         self.save()
 
     def remove_topic(self, topic: str) -> None:
@@ -138,7 +154,7 @@ class ConsumerOffsetTable:
             OSError: The file could not be written.
         """
         self._remove(key for key in self._offsets if _split(key)[0] == topic)
-        self._resets = {key: offset for key, offset in self._resets.items() if key[1] != topic}
+        self._resets = {key: reset for key, reset in self._resets.items() if key[1] != topic}
         self.save()
 
     def clone(self, source: str, target: str, topic: str) -> bool:

@@ -45,7 +45,7 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_accepted", "_backlog", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder",
+        "__weakref__", "_accepted", "_backlog", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder",
         "_drained", "_flushing", "_handler", "_held", "_idle_timer", "_last_activity", "_limits", "_loop",
         "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason", "_stalled",
         "_sweep_timer", "_transport", "is_closed", "local_address", "remote_address",

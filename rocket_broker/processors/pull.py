@@ -95,8 +95,8 @@ class PullProcessor:
             )
         header = command.header(PullMessageRequestHeader)
         wanted = self._wanted(connection, header)
-        self._settle_reset(header)
-        result = self._reset(header) or self._read(header, wanted)
+        self._settle_reset(connection, header)
+        result = self._reset(connection, header) or self._read(header, wanted)
         commits = header.sys_flag & PULL_COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET
         if commits and header.commit_offset >= 0:
             self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
@@ -112,7 +112,7 @@ class PullProcessor:
         header = pull.header
         try:
             wanted = self._wanted(pull.connection, header)
-            result = self._reset(header) or self._read(header, wanted)
+            result = self._reset(pull.connection, header) or self._read(header, wanted)
             response = self._answer(
                 pull.connection, pull.command, header, result, _code(result.status, header)
             )
@@ -120,23 +120,26 @@ class PullProcessor:
             response = refusal.answer(pull.command)
         pull.connection.respond(response)
 
-    def _settle_reset(self, header: PullMessageRequestHeader) -> None:
-        """Take it that the group was told of its reset offset when a pull begins there.
+    def _settle_reset(self, connection: Connection, header: PullMessageRequestHeader) -> None:
+        """Take it that the group goes on from its reset offset when a pull begins there.
 
-        Being told once is not enough: it may be the answer to a pull that was held for a former member.
+        That somebody was told is not enough: it may be a former member, by a pull that was held. Who was told, and
+        pulls from elsewhere all the same, goes by offsets of its own.
         """
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if self._offsets.pending_reset(group, topic, queue_id) == header.queue_offset:
+        reset = self._offsets.pending_reset(group, topic, queue_id)
+        if reset is not None and (reset.offset == header.queue_offset or connection in reset.told):
             self._offsets.settle_reset(group, topic, queue_id)
 
-    def _reset(self, header: PullMessageRequestHeader) -> GetResult | None:
+    def _reset(self, connection: Connection, header: PullMessageRequestHeader) -> GetResult | None:
         """Return where the consumer is to go on since somebody has reset its offset."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        offset = self._offsets.pending_reset(group, topic, queue_id)
-        if offset is None:
+        reset = self._offsets.pending_reset(group, topic, queue_id)
+        if reset is None:
             return None
+        reset.told.add(connection)
         first, end = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
-        return GetResult(GetStatus.OFFSET_RESET, offset, first, end)
+        return GetResult(GetStatus.OFFSET_RESET, reset.offset, first, end)
 
     def _hold(self, pull: HeldPull) -> None:
         self._statistics.pulls_missed += 1

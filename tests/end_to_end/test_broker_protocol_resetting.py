@@ -61,7 +61,7 @@ def test_offsets_are_reset_without_any_member() -> None:
 
 
 def test_whoever_consumes_the_queue_is_told_at_its_next_pull() -> None:
-    """Until it pulls from there, as an offset that moved; what it commits before counts for nothing."""
+    """Once, as an offset that moved; what it commits before counts for nothing."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await consumed(client, 5, offset=5)
