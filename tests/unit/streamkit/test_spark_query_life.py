@@ -49,6 +49,7 @@ class Spark:
         self._ended = Condition()
         self.schema = StructType().add("body", "string")
         self.sparkSession = self.streams = self.writeStream = self
+        self.conf: dict[str, str] = {}
         self._name = ""
 
     def rows(self) -> Any:
