@@ -19,11 +19,11 @@ from rocket_broker.producer_table import ProducerTable
 from rocket_broker.queue_locks import QueueLocks
 from rocket_broker.queue_time import QueueTime
 from rocket_broker.registration import Registration
-from rocket_broker.request_handlers import RequestHandlers
+from rocket_broker.request_handlers import STORING, RequestHandlers
 from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.serving import dispatch_by_code, limits, listen
+from rocket_broker.serving import Dispatcher, RequestHandler, limits, listen
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
@@ -36,7 +36,7 @@ from rocket_remoting.address import parse_address
 from rocket_remoting.buffers import BufferBudget
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.connection import Connection, Handler
+from rocket_remoting.connection import Connection
 from rocket_remoting.errors import ConnectError, RemotingError
 from rocket_remoting.transport import Server, Transport
 
@@ -117,7 +117,7 @@ class Broker:
         self.pulls = HeldPulls(self.store)
         self.statistics = BrokerStatistics()
         self.timers: TimerService | None = None
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, RequestHandler] = {}
         self._server: Server | None = None
         self._running: AsyncExitStack | None = None
 
@@ -177,6 +177,7 @@ class Broker:
     async def _listen(self, undo: AsyncExitStack) -> None:
         s = self.settings
         self.queue_time = QueueTime(s, time=asyncio.get_running_loop().time)
+        self._dispatcher = Dispatcher("broker", self._handlers, admit=self.queue_time.admit, storing=STORING)
         store_ip = await _ip_of(s.advertised_host)
         if s.listen_port:
             await self._build((store_ip, s.listen_port))
@@ -186,7 +187,9 @@ class Broker:
         self._server = servers[0]
         if not s.listen_port:
             await self._build((store_ip, self._server.port))
-        undo.push_async_callback(self.requests.stop)  # while there are connections to answer on
+        # While there are connections to answer on:
+        undo.push_async_callback(self.requests.stop)
+        undo.callback(self._dispatcher.stop)
 
     async def _serve_at(self, port: int) -> list[Server]:
         """Serve at the port, and for the VIP channel if the port below is free."""
@@ -219,7 +222,7 @@ class Broker:
             self.transport,
             s.listen_host,
             port,
-            dispatch_by_code("broker", self._handlers, admit=self.queue_time.admit),
+            self._dispatcher,
             on_close=self._connection_closed,
             client_limits=limits(
                 s.server_channel_max_idle_time_seconds,

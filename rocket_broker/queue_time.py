@@ -9,10 +9,11 @@ the loop comes round to them. A turn of the loop begins when it looks which sock
                     ▲ began                         ▲ now
                     └── so long, at least, has been waiting what is handled now ──┘
 
-What was there when the turn began is known to have waited since; what happened before is not known. A turn that is
-longer than a limit, be it by the disk, by many clients or by a machine that has other work, is cut short so: what
+What was there when the turn began is known to have waited since; what happened before is not known. A request that
+was read in an earlier turn, and had to let others go first, has waited since it was read. A turn that is longer than a
+limit, be it by the disk, by many clients or by a machine that has other work, is cut short so: what
 comes late in it is refused in a few microseconds, has changed nothing, and may be sent again, to another broker best.
-The first request of a turn is always handled.
+The first request that is read in a turn is always handled.
 """
 
 import asyncio
@@ -75,8 +76,12 @@ class QueueTime:
         self._silent_until = 0.0
         self.settings_updated(())
 
-    def admit(self, code: int) -> None:
-        """Return if a request with this code is to be handled now.
+    def admit(self, code: int, read_at: float = math.inf) -> None:
+        """Return if a request is to be handled now.
+
+        Args:
+            code: The request's code.
+            read_at: When it was read, in seconds of the clock.
 
         Raises:
             Refusal: It has waited for too long.
@@ -84,9 +89,8 @@ class QueueTime:
         now = self._time()
         if not self._in_turn:
             self._begin(now)
-            return
         self._handled += 1
-        waited = now - self._began
+        waited = now - min(self._began, read_at)
         if waited >= self._limits.get(code, self._other):
             raise self._too_late(waited, now)
 
@@ -110,7 +114,7 @@ class QueueTime:
     def _begin(self, now: float) -> None:
         self._in_turn = True
         self._began = now
-        self._handled = 1
+        self._handled = 0
         # What is called soon is called before anything is read in the next turn.
         asyncio.get_running_loop().call_soon(self._end)
 

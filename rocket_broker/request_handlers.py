@@ -32,6 +32,7 @@ from rocket_broker.queue_locks import QueueLocks
 from rocket_broker.queue_time import QueueTime
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
+from rocket_broker.serving import RequestHandler
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.settings_request import answer_settings, answer_settings_update
 from rocket_broker.statistics import BrokerStatistics
@@ -42,10 +43,13 @@ from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.address import parse_address
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.connection import Connection, Handler
+from rocket_remoting.connection import Connection
 from rocket_remoting.deduplication import SEND_DEDUPLICATED
 
-__all__ = ["RequestHandlers"]
+__all__ = ["STORING", "RequestHandlers"]
+
+STORING = (Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE, SEND_DEDUPLICATED)
+"""Requests that may store a batch in steps."""
 
 
 class RequestHandlers:
@@ -167,7 +171,7 @@ class RequestHandlers:
             queue_time=queue_time,
         )
         self._cleaning = cleaning = CleaningProcessor(settings=settings, store=store, clock=clock)
-        self.table: dict[int, Handler] = {
+        self.table: dict[int, RequestHandler] = {
             Code.SEND_MESSAGE: sending.send,
             Code.SEND_MESSAGE_V2: sending.send,
             Code.SEND_BATCH_MESSAGE: sending.send_batch,

@@ -2,11 +2,14 @@
 
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import cast
 
 from rocket_broker.errors import AddressInUse, StartError
 from rocket_broker.refusal import Refusal
+from rocket_broker.request_steps import RequestSteps, Steps
 from rocket_broker.store.errors import NO_ROOM
+from rocket_broker.watchdog import Watchdog
 from rocket_remoting.buffers import BufferBudget
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
@@ -14,46 +17,105 @@ from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.limits import Limits
 from rocket_remoting.transport import Server, Transport
 
-__all__ = ["dispatch_by_code", "limits", "listen"]
+__all__ = ["Answer", "Dispatcher", "RequestHandler", "limits", "listen"]
 
 _log = logging.getLogger(__name__)
 
+MAX_HEADER = 256 * 1024
+"""Bytes of a request's header. The longest that clients send has a message's properties, 32,767 bytes, and JSON may
+write six bytes for one. Reading 256 KiB takes some 5 ms, whatever is in it."""
 
-def dispatch_by_code(
-    server: str, handlers: Mapping[int, Handler], *, admit: Callable[[int], None] = lambda code: None
-) -> Handler:
-    """Return the handler that calls the one of the request's code.
+MOST_READING = 16
+"""Requests that read, worked on by turns: each may hold an unfinished answer of `MAX_ANSWER` bytes."""
 
-    An unknown code is answered as such, and a full disk as the store answers it.
+MOST_STORING = 1024
+"""Batches, worked on by turns: each holds its request, which counts among its connection's buffers."""
+
+
+Answer = RemotingCommand | Steps | None
+RequestHandler = Callable[[Connection, RemotingCommand], Answer]
+"""Handles a request: returns the answer, None if it comes later or never, or the steps that lead to it."""
+
+
+class Dispatcher:
+    """Calls the handler of a request's code.
+
+    An unknown code is answered as such, and a full disk as the store answers it. Requests that are handled in steps
+    wait in two lines, so that what is stored does not wait for long listings.
 
     Args:
         server: What this is, for people.
         handlers: Request code -> handler.
-        admit: Raises a `Refusal` of a request, by its code, that is not to be handled now.
+        admit: Raises a `Refusal` of a request that is not to be handled now. It gets the request's code, and when the
+            request was read, in seconds of the loop's time.
+        storing: The codes of requests that store messages.
     """
-    find = handlers.get
 
-    def dispatch(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
-        handler = find(command.code)
+    def __init__(
+        self,
+        server: str,
+        handlers: Mapping[int, RequestHandler],
+        *,
+        admit: Callable[[int, float], None] = lambda code, read_at: None,
+        storing: Collection[int] = (),
+    ) -> None:
+        self._server = server
+        self._handlers = handlers
+        self._admit = admit
+        self._storing = frozenset(storing)
+        self._stores = RequestSteps(_failure, most_begun=MOST_STORING, outlives_connection=True)
+        self._reads = RequestSteps(_failure, most_begun=MOST_READING)
+
+    def __call__(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        """Return the answer; None if there is none, or if it comes later."""
+        code = command.code
+        handler = self._handlers.get(code)
         if handler is None:
             return RemotingCommand.response(
                 command,
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-                remark=f"request type {command.code} not supported by this {server}",
+                remark=f"request type {code} not supported by this {self._server}",
             )
+        began = Watchdog.clock()
         try:
-            admit(command.code)
-            return handler(connection, command)
-        except Refusal as refusal:
-            return refusal.answer(command)
-        except OSError as e:
-            if e.errno not in NO_ROOM:
-                raise
-            _log.error("request %d is refused: %s", command.code, e)
-            remark = "service not available now: there is no room on the disk for what would have to be noted"
-            return RemotingCommand.response(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
+            self._admit(code, connection.waiting_since)
+            answer = handler(connection, command)
+            if answer is None or answer.__class__ is RemotingCommand:
+                return answer
+            line = self._stores if code in self._storing else self._reads
+            return line.begin(connection, command, cast(Steps, answer))
+        except (Refusal, OSError) as error:
+            return _refused(command, error)
+        finally:
+            Watchdog.check_request(began, connection, command)
 
-    return dispatch
+    def stop(self) -> None:
+        """Store what is being stored to its end, and drop the other requests that are under way."""
+        self._reads.stop()
+        self._stores.stop()
+
+
+def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingCommand:
+    """Return how a request is refused.
+
+    Raises:
+        OSError: The error is not that the disk is full.
+    """
+    if isinstance(error, Refusal):
+        return error.answer(command)
+    if error.errno not in NO_ROOM:
+        raise error
+    _log.error("request %d is refused: %s", command.code, error)
+    remark = "service not available now: there is no room on the disk for what would have to be noted"
+    return RemotingCommand.response(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
+
+
+def _failure(connection: Connection, command: RemotingCommand, error: Exception) -> RemotingCommand | None:
+    """Return the answer to a request of which a step raised an error; None if it has been answered."""
+    if isinstance(error, Refusal) or (isinstance(error, OSError) and error.errno in NO_ROOM):
+        return _refused(command, error)
+    connection.answer_failure(command, error)
+    return None
 
 
 def limits(
@@ -62,6 +124,7 @@ def limits(
     """Return what clients may do, from settings in which 0 means no limit or the usual one."""
     usual = Limits()
     return Limits(
+        max_header=MAX_HEADER,
         idle_timeout=idle_seconds or None,
         max_address_percent=address_percent,
         max_pending_bytes=pending_bytes or usual.max_pending_bytes,

@@ -9,6 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
+from time import perf_counter
 from typing import cast
 
 from rocket_remoting.address import format_address, log_peer
@@ -31,6 +32,10 @@ _MAX_OPAQUE = 0x7FFFFFFF
 _COUNTED_FROM = 64 * 1024
 """Bytes that wait to be written: more of them count against what all connections may buffer."""
 
+TURN_SECONDS = 0.005
+"""How long a peer's requests, read together, are handled before other peers have their turn. One read may bring
+hundreds of small requests; 5 ms are some 40 sends."""
+
 Handler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
 """Answers a request, in the loop; None: the answer comes later by `Connection.respond`, or never."""
 
@@ -42,13 +47,15 @@ class Connection(asyncio.BufferedProtocol):
         remote_address: ``host:port`` of the peer; for a connection we made, as it was asked for.
         local_address: ``host:port`` of this end.
         is_closed: Whether nothing more can be sent.
+        waiting_since: When the requests were read that are being handled now, in seconds of the loop's time.
     """
 
     __slots__ = (
         "__weakref__", "_accepted", "_backlog", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder",
-        "_drained", "_flushing", "_handler", "_held", "_idle_timer", "_last_activity", "_limits", "_loop",
-        "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason", "_stalled",
-        "_sweep_timer", "_transport", "is_closed", "local_address", "remote_address",
+        "_drained", "_flushing", "_handler", "_held", "_idle_timer", "_is_paused", "_is_yielding", "_last_activity",
+        "_limits", "_loop", "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason",
+        "_stalled", "_sweep_timer", "_transport", "_waiting_size", "is_closed", "local_address", "remote_address",
+        "waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -68,13 +75,14 @@ class Connection(asyncio.BufferedProtocol):
         self.remote_address = remote_address
         self.local_address = ""
         self.is_closed = True
+        self.waiting_since = 0.0
         self._handler = handler
         self._limits = limits
         self._accepted = accepted
         self._made = made
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._decoder = FrameDecoder(limits.max_frame, room)
+        self._decoder = FrameDecoder(limits.max_frame, room, max_header=limits.max_header)
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._close_callbacks: list[Callable[[Connection], None]] = []
         self._reason = "connection closed"
@@ -89,12 +97,16 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing_size = 0
         self._flushing = False
         self._reading = False
-        # While the peer does not read what we write: first it is behind, then too far, and requests of it that
-        # were read already wait in _backlog.
+        # Requests that were read wait in _backlog, and nothing more is read, while one of three things is true: the
+        # peer does not read what we write (_behind at first, _stalled when it is too much), a request of the peer is
+        # handled in steps (_is_paused), or the peer's requests have used up their share of this turn (_is_yielding).
         self._behind = False
         self._stalled = False
+        self._is_paused = False
+        self._is_yielding = False
         self._held = 0  # of limits.buffers
         self._backlog: deque[RemotingCommand] = deque()
+        self._waiting_size = 0  # bytes of the backlog's bodies, and of the request that is handled in steps
         self._drained: asyncio.Future[None] | None = None
         self._last_activity = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -177,6 +189,39 @@ class Connection(asyncio.BufferedProtocol):
         """Send an answer; nothing happens when the connection is closed."""
         if not self.is_closed:
             self._send(response.encode())
+
+    def pause_requests(self, size: int) -> None:
+        """Leave the peer's further requests unread until `resume_requests`: one of them is handled in steps.
+
+        Args:
+            size: Bytes of that request, which count among the connection's buffers until then.
+        """
+        self._is_paused = True
+        self._waiting_size += size
+        if self._transport is not None and not self.is_closed:
+            self._transport.pause_reading()
+        self._weigh()
+
+    def resume_requests(self) -> None:
+        """Go on with the peer's requests after `pause_requests`."""
+        self._is_paused = False
+        self._loop.call_soon(self._go_on)
+
+    def answer_failure(self, request: RemotingCommand, error: Exception) -> None:
+        """Log that a request could not be handled, and answer SYSTEM_ERROR if an answer is wanted.
+
+        An error that is none of the protocol's is a fault of ours: the log has its traceback.
+        """
+        if isinstance(error, RemotingError):
+            remark = str(error)
+            logger.warning("%s from %s: %s", request.name, self.remote_address, error, extra=self.log_peer)
+        else:
+            remark = f"{type(error).__name__}: {error}"
+            logger.error(
+                "%s from %s: failed", request.name, self.remote_address, exc_info=error, extra=self.log_peer
+            )
+        if not request.is_oneway:
+            self.respond(RemotingCommand.response(request, ResponseCode.SYSTEM_ERROR, remark=remark))
 
     @property
     def is_stalled(self) -> bool:
@@ -274,7 +319,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._held or self._decoder.excess:
             self._weigh()
-        if commands:
+        if self._backlog:  # what was read before comes first
+            self._wait(commands)
+        elif commands:
+            self.waiting_since = self._last_activity
             self._handle_all(commands)
         if self._decoder.failure is not None:
             self._refuse(self._decoder.failure)
@@ -300,17 +348,10 @@ class Connection(asyncio.BufferedProtocol):
         was_stalled = self._stalled
         self._behind = self._stalled = False
         self._weigh()
-        if not was_stalled:
-            return
-        if self._backlog:
-            commands = list(self._backlog)
-            self._backlog.clear()
-            self._handle_all(commands)
-        if self._stalled:
-            return
-        if self._accepted and self._transport is not None and not self.is_closed:
-            self._transport.resume_reading()
-        self._wake_drained()
+        if was_stalled:
+            self._go_on()
+            if not self._stalled:
+                self._wake_drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End: fail what waits for answers, tell who asked to be told."""
@@ -325,6 +366,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadlines.clear()
         self._outgoing.clear()
         self._backlog.clear()
+        self._waiting_size = 0
         self._hold(0)
         pending, self._pending = self._pending, {}
         for future in pending.values():
@@ -342,10 +384,11 @@ class Connection(asyncio.BufferedProtocol):
     def _handle_all(self, commands: Sequence[RemotingCommand]) -> None:
         limit = self._limits.max_pending_bytes
         self._reading = True
+        until = perf_counter() + TURN_SECONDS
         try:
             for index, command in enumerate(commands):
-                if self._stalled and self._accepted:
-                    self._backlog.extend(commands[index:])
+                if self._accepted and (self._stalled or self._is_paused):
+                    self._wait(commands[index:])
                     break
                 if command.flag & 1:
                     self._complete(command)
@@ -353,10 +396,48 @@ class Connection(asyncio.BufferedProtocol):
                     self._handle(command)
                 if self._outgoing_size > limit:
                     self._flush()
+                if self._accepted and perf_counter() > until and index + 1 < len(commands):
+                    self._wait(commands[index + 1 :])
+                    if not self._is_paused:
+                        self._yield()
+                    break
         finally:
             self._reading = False
         if self._outgoing:
             self._flush()
+
+    def _wait(self, commands: Sequence[RemotingCommand]) -> None:
+        """Keep commands that were read until `_go_on`."""
+        self._backlog.extend(commands)
+        self._waiting_size += sum(len(command.body) for command in commands)
+        self._weigh()
+
+    def _yield(self) -> None:
+        """Let the loop serve other connections before the backlog is gone on with."""
+        self._is_yielding = True
+        if self._transport is not None and not self.is_closed:
+            self._transport.pause_reading()
+        self._loop.call_soon(self._end_yield)
+
+    def _end_yield(self) -> None:
+        self._is_yielding = False
+        self._go_on()
+
+    def _is_held_up(self) -> bool:
+        return self._stalled or self._is_paused or self._is_yielding
+
+    def _go_on(self) -> None:
+        """Handle the backlog, then read on, as far as nothing holds the peer's requests up."""
+        if self._transport is None or self.is_closed or self._is_held_up():
+            return
+        commands = list(self._backlog)
+        self._backlog.clear()
+        self._waiting_size = 0
+        if commands:
+            self._handle_all(commands)
+        if self._accepted and not self._is_held_up():
+            self._weigh()
+            self._transport.resume_reading()
 
     def _complete(self, response: RemotingCommand) -> None:
         future = self._pending.pop(response.opaque, None)
@@ -374,16 +455,8 @@ class Connection(asyncio.BufferedProtocol):
             response = self._handler(self, request) if self._handler is not None else _not_supported(request)
             if response is not None and not request.is_oneway:
                 self.respond(response)
-        except RemotingError as error:
-            logger.warning("%s from %s: %s", request.name, self.remote_address, error, extra=self.log_peer)
-            self._answer_error(request, str(error))
         except Exception as error:
-            logger.exception("%s from %s: failed", request.name, self.remote_address, extra=self.log_peer)
-            self._answer_error(request, f"{type(error).__name__}: {error}")
-
-    def _answer_error(self, request: RemotingCommand, remark: str) -> None:
-        if not request.is_oneway:
-            self.respond(RemotingCommand.response(request, ResponseCode.SYSTEM_ERROR, remark=remark))
+            self.answer_failure(request, error)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         if not self.is_closed:
@@ -436,7 +509,7 @@ class Connection(asyncio.BufferedProtocol):
             )  # fmt: skip
             self.abort(f"{unread} bytes were left unread")
         else:
-            self._hold(unread + self._decoder.excess)
+            self._hold(unread + self._decoder.excess + self._waiting_size)
 
     def _hold(self, size: int) -> None:
         budget = self._limits.buffers

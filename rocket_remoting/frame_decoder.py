@@ -28,21 +28,28 @@ class FrameDecoder:
 
     Args:
         max_frame: Most bytes of a frame, its length field included.
+        max_header: Most bytes of a frame's header: reading a header takes time for each of its fields.
         shared: Room of `BUFFER_SIZE` that decoders used by turns share. Bytes are put there and taken out within one
             turn; a decoder has room of its own only once it must keep a part of a frame.
     """
 
     # Invariant: bytes between _start and _end of _view are received and not decoded; when `received` returns,
     # no whole frame is among them, and if there are any, _view is not _shared.
-    __slots__ = ("_end", "_max_frame", "_shared", "_start", "_view", "failure")
+    __slots__ = ("_end", "_max_frame", "_max_header", "_shared", "_start", "_view", "failure")
 
     BUFFER_SIZE = 64 * 1024
     IDLE_SIZE = 16 * 1024
     """What a connection begins with: thousands of them do little more than send heartbeats."""
-    _GROWTH = 1024 * 1024
 
-    def __init__(self, max_frame: int = DEFAULT_MAX_FRAME, shared: memoryview | None = None) -> None:
+    def __init__(
+        self,
+        max_frame: int = DEFAULT_MAX_FRAME,
+        shared: memoryview | None = None,
+        *,
+        max_header: int = MAX_HEADER,
+    ) -> None:
         self._max_frame = max_frame
+        self._max_header = max_header
         self._shared = shared
         self._view = memoryview(bytearray(self.IDLE_SIZE)) if shared is None else shared
         self._start = self._end = 0
@@ -117,6 +124,10 @@ class FrameDecoder:
                 frame = length + 4
                 if frame > self._max_frame or header_length > length - 4 or word > 0x1FFFFFF:
                     raise RemoteProtocolError(_refusal(bytes(view[start : start + 8]), self._max_frame))
+                if header_length > self._max_header:
+                    raise RemoteProtocolError(
+                        f"a header of {header_length} bytes, at most {self._max_header} are read"
+                    )
                 if end - start < frame:
                     break
                 header_end = start + 8 + header_length
@@ -138,8 +149,7 @@ class FrameDecoder:
         pending = self._end - self._start
         if self._view is self._shared:
             if pending:
-                small = max(frame, pending) <= self.IDLE_SIZE
-                self._move(self.IDLE_SIZE if small else self._grown(self.BUFFER_SIZE, frame, pending))
+                self._move(self._grown(self.IDLE_SIZE, max(frame, pending), pending))
             self._start, self._end = 0, pending
             return
         capacity = len(self._view)
@@ -156,10 +166,10 @@ class FrameDecoder:
                 self._move(size)
 
     def _grown(self, size: int, frame: int, pending: int) -> int:
-        """Return how much room a frame gets: what is announced is believed only as far as half of it has come."""
+        """Return how many bytes of room a frame gets: at most twice what has come of it, whatever it announces."""
         if frame <= size:
             return size
-        return max(size, self.BUFFER_SIZE, min(frame, max(2 * pending, self._GROWTH)))
+        return max(size, self.IDLE_SIZE, min(frame, 2 * pending))
 
     def _move(self, size: int) -> None:
         """Put what is pending at the begin of room of its own."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rocket_remoting.buffers import BufferBudget
+from rocket_remoting.command import MAX_HEADER
 from rocket_remoting.frame_decoder import DEFAULT_MAX_FRAME
 
 __all__ = ["Limits"]
@@ -14,6 +15,7 @@ class Limits:
 
     Attributes:
         max_frame: Most bytes of a frame that is read.
+        max_header: Most bytes of a frame's header.
         max_connections: Most connections a server keeps; further ones are closed at once.
         max_address_percent: Percent of the connections possible that one address may have, an IPv4 address or 64 bits
             of an IPv6 address. Who has the server's own address may have all.
@@ -28,6 +30,7 @@ class Limits:
     """
 
     max_frame: int = DEFAULT_MAX_FRAME
+    max_header: int = MAX_HEADER
     max_connections: int = 10_000
     max_address_percent: int = 50
     max_pending_bytes: int = 4 * 1024 * 1024

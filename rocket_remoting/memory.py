@@ -140,10 +140,10 @@ class _Pipe(asyncio.Transport):
     def _deliver(self) -> None:
         self._scheduled = False
         receiver = self.peer
-        while self._chunks and not receiver._reading_paused and not receiver._lost:
+        while self._chunks and not receiver._reading_paused:
             chunk = memoryview(self._chunks.popleft())
             self._size -= len(chunk)
-            while chunk and not receiver._lost:
+            while chunk and not receiver._closing:  # an end that closes reads nothing more
                 room = receiver._protocol.get_buffer(-1)
                 count = min(len(room), len(chunk))
                 room[:count] = chunk[:count]

@@ -6,6 +6,7 @@ import re
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
+from rocket_broker.serving import RequestHandler
 from rocket_broker.settings import MASTER_ID, MAX_QUEUES
 from rocket_broker.settings_request import answer_settings, answer_settings_update
 from rocket_remoting.bodies import (
@@ -20,7 +21,7 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.codes import RequestCode, ResponseCode, Version
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection, Handler
+from rocket_remoting.connection import Connection
 from rocket_remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
@@ -66,7 +67,7 @@ class NameServerProcessor:
         self._routes = routes
         self._kv = kv_config
         code = RequestCode
-        self.handlers: dict[int, Handler] = {
+        self.handlers: dict[int, RequestHandler] = {
             code.GET_ROUTEINFO_BY_TOPIC: self.get_route,
             code.REGISTER_BROKER: self.register_broker,
             code.UNREGISTER_BROKER: self.unregister_broker,
@@ -221,7 +222,7 @@ class NameServerProcessor:
         names, address = self._routes.system_topics()
         return _topics(command, names, address)
 
-    def _topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> Handler:
+    def _topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> RequestHandler:
         def answer(connection: Connection, command: RemotingCommand) -> RemotingCommand:
             return _topics(command, self._routes.topics_with_flags(unit=unit, unit_sub=unit_sub))
 

@@ -7,7 +7,7 @@ from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.serving import dispatch_by_code, limits, listen
+from rocket_broker.serving import Dispatcher, limits, listen
 from rocket_remoting.buffers import BufferBudget
 from rocket_remoting.transport import Server, Transport
 
@@ -57,11 +57,12 @@ class NameServer:
         """
         self.kv_config.load()
         processor = NameServerProcessor(self.settings, self.routes, self.kv_config)
+        self._dispatcher = Dispatcher("name server", processor.handlers)
         self._server = await listen(
             self._transport,
             self.settings.bind_address,
             self.settings.listen_port,
-            dispatch_by_code("name server", processor.handlers),
+            self._dispatcher,
             on_close=self.routes.connection_closed,
             client_limits=limits(
                 self.settings.server_channel_max_idle_time_seconds,
@@ -80,6 +81,7 @@ class NameServer:
             await asyncio.gather(self._scan, return_exceptions=True)
             self._scan = None
         if self._server is not None:
+            self._dispatcher.stop()
             await self._server.close()
             self._server = None
 

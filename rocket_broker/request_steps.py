@@ -1,0 +1,150 @@
+"""Requests that are handled in steps, so that the loop serves other clients in between.
+
+A handler whose work may take more than a millisecond or two is a generator: it yields whenever it may be interrupted,
+and returns the answer. The first slice runs at once, so a request with little to do is answered as by a function::
+
+    read ─► handler ─► slice (2 ms) ─► done: the answer leaves with the others of this read
+                          │
+                          └─ not done: the connection is not read any further, and the request waits for its turn:
+
+    turn of the loop    one slice of the first request in line, which then goes to the end of the line
+                        all that came in meanwhile is read and handled
+    next turn           one slice of the next request …
+
+What a handler reads may change between two steps. A connection has at most one request under way like this, so its
+requests are handled in their order.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Generator
+
+from rocket_broker.watchdog import Watchdog
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+
+__all__ = ["SLICE_SECONDS", "RequestSteps", "Steps"]
+
+Steps = Generator[None, None, RemotingCommand | None]
+"""What a handler returns that works in steps: yields between them, and returns the answer, or None for no answer."""
+
+SLICE_SECONDS = 0.002
+"""How long requests in steps run in one turn of the loop: all other clients wait for that long at most."""
+
+Failure = Callable[[Connection, RemotingCommand, Exception], RemotingCommand | None]
+"""Turns what a step raised into the answer; called where the exception was caught."""
+
+
+class _Request:
+    """One request under way."""
+
+    __slots__ = ("command", "connection", "steps")
+
+    def __init__(self, connection: Connection, command: RemotingCommand, steps: Steps) -> None:
+        self.connection = connection
+        self.command = command
+        self.steps = steps
+
+
+class RequestSteps:
+    """The requests that are handled in steps, in line.
+
+    Args:
+        failure: Answers a request whose step raised something.
+        most_begun: How many requests are worked on by turns. Further ones begin when one of them is done, so that
+            what unfinished answers take of the memory is bounded.
+        outlives_connection: Whether a request is carried out to its end although its connection is closed.
+    """
+
+    def __init__(self, failure: Failure, *, most_begun: int, outlives_connection: bool = False) -> None:
+        self._failure = failure
+        self._most_begun = most_begun
+        self._outlives_connection = outlives_connection
+        self._begun: deque[_Request] = deque()
+        self._waiting: deque[_Request] = deque()
+        self._is_scheduled = False
+
+    def begin(self, connection: Connection, command: RemotingCommand, steps: Steps) -> RemotingCommand | None:
+        """Run the first slice; return the answer, or None if there is none or it comes later.
+
+        Raises:
+            Exception: What the first slice raised.
+        """
+        request = _Request(connection, command, steps)
+        if len(self._begun) < self._most_begun:
+            try:
+                _run_slice(steps)
+            except StopIteration as end:
+                answer: RemotingCommand | None = end.value
+                return answer
+            self._begun.append(request)
+        else:
+            self._waiting.append(request)
+        connection.pause_requests(len(command.body))
+        self._schedule()
+        return None
+
+    def stop(self) -> None:
+        """Drop the requests that are under way; run those to their end that outlive their connections."""
+        while self._begun or self._waiting:
+            request = (self._begun or self._waiting).popleft()
+            if self._outlives_connection:
+                while not self._advance(request):
+                    pass
+            else:
+                request.steps.close()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_scheduled = False
+        if not self._begun:
+            return
+        request = self._begun.popleft()
+        if not self._advance(request):
+            self._begun.append(request)
+        elif self._waiting:
+            self._begun.append(self._waiting.popleft())
+        if self._begun:
+            self._schedule()
+
+    def _advance(self, request: _Request) -> bool:
+        """Run a slice of the request; return whether it has ended, and been answered."""
+        connection, command = request.connection, request.command
+        if connection.is_closed and not self._outlives_connection:
+            request.steps.close()
+            return True
+        began = Watchdog.clock()
+        answer: RemotingCommand | None = None
+        try:
+            _run_slice(request.steps)
+            return False
+        except StopIteration as end:
+            answer = end.value
+        except Exception as error:
+            answer = self._failure(connection, command, error)
+        finally:
+            Watchdog.check_request(began, connection, command)
+        if answer is not None and not command.is_oneway:
+            connection.respond(answer)
+        connection.resume_requests()
+        return True
+
+    def __len__(self) -> int:
+        return len(self._begun) + len(self._waiting)
+
+
+def _run_slice(steps: Steps) -> None:
+    """Run steps for some time.
+
+    Raises:
+        StopIteration: That was the last one.
+    """
+    until = Watchdog.clock() + SLICE_SECONDS
+    while True:
+        next(steps)
+        if Watchdog.clock() >= until:
+            return
