@@ -312,11 +312,11 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Decode and handle what has been put there."""
         self._last_activity = self._loop.time()
+        commands: Sequence[RemotingCommand] = ()
         try:
             commands = self._decoder.received(nbytes)
-        except RemoteProtocolError as error:
-            self._refuse(error)
-            return
+        except RemoteProtocolError:  # the decoder keeps it
+            pass
         if self._held or self._decoder.excess:
             self._weigh()
         if self._backlog:  # what was read before comes first
@@ -324,8 +324,7 @@ class Connection(asyncio.BufferedProtocol):
         elif commands:
             self.waiting_since = self._last_activity
             self._handle_all(commands)
-        if self._decoder.failure is not None:
-            self._refuse(self._decoder.failure)
+        self._refuse_nonsense()
 
     def eof_received(self) -> bool:
         """The peer closed its side: close ours."""
@@ -438,6 +437,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._accepted and not self._is_held_up():
             self._weigh()
             self._transport.resume_reading()
+        self._refuse_nonsense()
 
     def _complete(self, response: RemotingCommand) -> None:
         future = self._pending.pop(response.opaque, None)
@@ -458,8 +458,10 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self.answer_failure(request, error)
 
-    def _refuse(self, error: RemoteProtocolError) -> None:
-        if not self.is_closed:
+    def _refuse_nonsense(self) -> None:
+        """Close the connection if the peer sent what is no frame, and all frames before it have been handled."""
+        error = self._decoder.failure
+        if error is not None and not self._backlog and not self.is_closed:
             logger.warning(
                 "closing the connection to %s: %s", self.remote_address, error, extra=self.log_peer
             )

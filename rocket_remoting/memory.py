@@ -152,7 +152,7 @@ class _Pipe(asyncio.Transport):
         if self._writing_paused and self._size <= self._low and not self._lost:
             self._writing_paused = False
             self._protocol.resume_writing()
-        if self._closing and (not self._chunks or receiver._lost):
+        if self._closing and (not (self._chunks or receiver._reading_paused) or receiver._lost):
             self._end(None)
 
     # ---- reading -------------------------------------------------------------------------------------

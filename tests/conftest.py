@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import step_clock
+
 # How long something takes is the machine's affair: other tests run beside.
 settings.register_profile("streamkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("streamkit")
@@ -22,7 +24,8 @@ APACHE_VERSION = re.compile(r"^tests/peer/(?!test_store_|test_pending_).*\[.*?(\
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compare the page of capabilities with the contract cases that run, unless they are to write it."""
+    """Watch brokers' steps; compare the page of capabilities with the contract cases, unless these are to write it."""
+    step_clock.install()
     if config.getoption("--contract-report") is None:
         from streamkit.testing.contract.report import ContractReport
 
@@ -47,6 +50,28 @@ def logging_and_path() -> Iterator[None]:
     for name, level in _levels().items():
         if level != before.get(name, logging.NOTSET):
             logging.getLogger(name).setLevel(before.get(name, logging.NOTSET))
+
+
+class _SlowSteps(logging.Handler):
+    """What the watchdog logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message."""
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture(autouse=True)
+def no_client_waits_for_another() -> Iterator[None]:
+    """Fail a test in which a broker or name server of its process worked for more than 50 ms in one step."""
+    logger, slow = logging.getLogger("rocket_broker.watchdog"), _SlowSteps()
+    logger.addHandler(slow)
+    yield
+    logger.removeHandler(slow)
+    assert not slow.messages, slow.messages
 
 
 def _levels() -> dict[str, int]:

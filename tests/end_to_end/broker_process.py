@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
+_PROGRAM = "from tests import step_clock; step_clock.install(); from rocket_broker.cli import {0}; {0}()"
+
 START_SECONDS = 110.0
 STOP_SECONDS = 90.0
 
@@ -38,7 +40,7 @@ class ServerProcess:
         self.log: list[str] = []
         environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from rocket_broker.cli import {command}; {command}()", *arguments],
+            [sys.executable, "-c", _PROGRAM.format(command), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -113,9 +115,10 @@ class ServerProcess:
 
 @contextmanager
 def running(command: str, *arguments: str, cwd: Path) -> Iterator[ServerProcess]:
-    """Start a process; at the end it is killed if it still runs."""
+    """Start a process; at the end it is killed if it still runs. None of its steps may have taken over 50 ms."""
     process = ServerProcess(command, *arguments, cwd=cwd)
     try:
         yield process
     finally:
         process.end()
+    assert not [line for line in process.log if "all clients waited for" in line]
