@@ -1,13 +1,21 @@
 """Compiling what clients send: so much of it that the loop has time for others.
 
-A character takes some ten microseconds to compile, and an expression of the largest size a tenth of a second. What
-is in use is compiled already and costs nothing, so honest clients compile once. Each connection may have so many
-characters compiled at once, and so many a second from then on; so may all of them together.
+A character takes some ten microseconds to compile, and an expression of the largest size a tenth of a second, which
+is spent in steps. What is in use is compiled already and costs nothing, so honest clients compile once. Each connection
+may have so many characters compiled at once, and so many a second from then on; so may all of them together.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 
-from rocket_broker.filter.sql import MAX_LENGTH, SqlExpression, compile_sql, is_compiled
+from rocket_broker.filter.sql import (
+    MAX_LENGTH,
+    SqlError,
+    SqlExpression,
+    compile_sql,
+    compile_steps,
+    is_compiled,
+    load_steps,
+)
 from rocket_broker.loop_time import loop_time
 from rocket_broker.refusal import Refusal
 from rocket_remoting.codes import ResponseCode
@@ -63,6 +71,26 @@ class Compiling:
         if length <= MAX_LENGTH and not is_compiled(text):
             self._take(length, connection)
         return compile_sql(text)
+
+    def prepare(
+        self, texts: Iterable[str | None], connection: Connection | None = None
+    ) -> Generator[None, None, list[SqlExpression]]:
+        """Compile expressions in steps, so that `compile` has them at hand while the returned list is kept.
+
+        An expression that cannot be compiled now is left out: `compile` says why.
+        """
+        yield from load_steps()
+        expressions: list[SqlExpression] = []
+        for text in texts:
+            try:
+                if not is_compiled(text):
+                    if len(text or "") > MAX_LENGTH:
+                        continue
+                    self._take(len(text or ""), connection)
+                expressions.append((yield from compile_steps(text)))
+            except (SqlError, Refusal):
+                pass
+        return expressions
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the connection."""

@@ -12,19 +12,30 @@ same one, for as long as anybody has it.
 """
 
 from collections import OrderedDict
+from collections.abc import Generator
+from threading import Thread
 from weakref import WeakValueDictionary
 
 from rocket_broker.errors import BrokerError
 from rocket_broker.filter.clauses import Clause, Properties, Unfit
 from rocket_broker.filter.java_values import NoAnswer
 
-__all__ = ["MAX_LENGTH", "SQL92", "SqlError", "SqlExpression", "compile_sql", "is_compiled"]
+__all__ = [
+    "MAX_LENGTH",
+    "SQL92",
+    "SqlError",
+    "SqlExpression",
+    "compile_sql",
+    "compile_steps",
+    "is_compiled",
+    "load_steps",
+]
 
 SQL92 = "SQL92"
 """The expression type that subscriptions name."""
 
 MAX_LENGTH = 8_192
-"""Characters: parsing as many takes some fifty milliseconds, and the loop waits."""
+"""Characters: parsing as many takes some fifty milliseconds."""
 
 
 class SqlError(BrokerError):
@@ -84,6 +95,21 @@ def compile_sql(text: str | None) -> SqlExpression:
     Raises:
         SqlError: The text is no expression, or one too large to be served.
     """
+    steps = compile_steps(text)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            expression: SqlExpression = end.value
+            return expression
+
+
+def compile_steps(text: str | None) -> Generator[None, None, SqlExpression]:
+    """Compile an expression; yield about every half a millisecond, return the expression.
+
+    Raises:
+        SqlError: The text is no expression, or one too large to be served.
+    """
     text = text or ""
     known = _in_use.get(text)
     if known is not None:
@@ -92,7 +118,9 @@ def compile_sql(text: str | None) -> SqlExpression:
         raise SqlError(
             text, MAX_LENGTH, f"an expression has at most {MAX_LENGTH} characters, not {len(text)}"
         )
-    outcome = _recent.pop(text, None) or _compiled(text)
+    outcome = _recent.pop(text, None)
+    if outcome is None:
+        outcome = yield from _compiled(text)
     _recent[text] = outcome
     if len(_recent) > RECENT:
         _recent.popitem(last=False)
@@ -100,6 +128,18 @@ def compile_sql(text: str | None) -> SqlExpression:
         raise SqlError(text, outcome.at, outcome.reason)
     _in_use[text] = outcome
     return outcome
+
+
+def load_steps() -> Generator[None, None, None]:
+    """Have the parser made by a thread; yield until it is there.
+
+    That takes a tenth of a second, once, for a broker that is asked for the first expression: most see none.
+    """
+    if not _parser_is_made:
+        thread = Thread(target=_make_parser, name="SQL92 parser", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            yield
 
 
 def is_compiled(text: str | None) -> bool:
@@ -114,11 +154,21 @@ _in_use: WeakValueDictionary[str, SqlExpression] = WeakValueDictionary()
 _recent: OrderedDict[str, SqlExpression | SqlError] = OrderedDict()
 
 
-def _compiled(text: str) -> SqlExpression | SqlError:
-    # For the first expression only: most brokers see none.
-    from rocket_broker.filter.grammar import parse
+_parser_is_made = False
+
+
+def _make_parser() -> None:
+    global _parser_is_made  # noqa: PLW0603 - there is one parser
+    from rocket_broker.filter.grammar import load
+
+    load()
+    _parser_is_made = True
+
+
+def _compiled(text: str) -> Generator[None, None, SqlExpression | SqlError]:
+    from rocket_broker.filter.grammar import parse_steps
 
     try:
-        return SqlExpression(text, parse(text))
+        return SqlExpression(text, (yield from parse_steps(text)))
     except Unfit as e:
         return SqlError(text, e.at, str(e))

@@ -1,13 +1,17 @@
 """Requests 34, 35, 38 and 46: who is there, who leaves, who else is in a group."""
 
+from collections.abc import Iterator
+
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.filter.compiling import Compiling
-from rocket_broker.filter.sql import SQL92, SqlError
+from rocket_broker.filter.sql import SQL92, SqlError, is_compiled
 from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal
+from rocket_broker.request_steps import Steps
+from rocket_broker.serving import Answer
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.subscription import is_tag_type
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
@@ -17,6 +21,7 @@ from rocket_remoting.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
+    SubscriptionData,
     TopicConfig,
     decode_body,
     encode_body,
@@ -53,9 +58,26 @@ class ClientsProcessor:
         self._compiling = compiling
         self._limits = limits
 
-    def heartbeat(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def heartbeat(self, connection: Connection, command: RemotingCommand) -> Answer:
         """HEART_BEAT (34): the answer's version tells clients what this broker can do."""
         data = decode_body(command.body, HeartbeatData)
+        if any(map(_is_new_expression, _subscriptions(data))):
+            return self._compile_and_register(connection, command, data)
+        return self._register(connection, command, data)
+
+    def _compile_and_register(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
+    ) -> Steps:
+        self._limits.admit(connection, data)
+        texts = [known.sub_string for known in _subscriptions(data) if _is_new_expression(known)]
+        compiled = yield from self._compiling.prepare(texts)
+        answer = self._register(connection, command, data)
+        del compiled  # the filters that were taken keep their expressions
+        return answer
+
+    def _register(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
+    ) -> RemotingCommand:
         try:
             self._limits.admit(connection, data)
             self._create_what_is_missing(data.consumer_data_set)
@@ -99,7 +121,7 @@ class ClientsProcessor:
         body = GetConsumerListByGroupResponseBody(consumer_id_list=group.client_ids())
         return RemotingCommand.response(command, body=encode_body(body))
 
-    def check_config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def check_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """CHECK_CLIENT_CONFIG (46): whether this broker can filter as the consumer asks."""
         asked = decode_body(command.body, CheckClientRequestBody).subscription_data
         if is_tag_type(asked.expression_type):
@@ -109,10 +131,15 @@ class ClientsProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"The broker does not support consumer to filter message by {asked.expression_type}",
             )
+        return self._check_expression(connection, command, asked.sub_string)
+
+    def _check_expression(self, connection: Connection, command: RemotingCommand, text: str | None) -> Steps:
+        compiled = yield from self._compiling.prepare([text], connection)
         try:
-            self._compiling.compile(asked.sub_string, connection)
+            self._compiling.compile(text, connection)
         except SqlError as e:
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"Invalid MessageSelector. {e}") from None
+        del compiled
         return RemotingCommand.response(command)
 
     def _create_what_is_missing(self, consumers: list[ConsumerData]) -> None:
@@ -137,3 +164,12 @@ class ClientsProcessor:
     @staticmethod
     def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:
         return ClientChannel(connection, client_id, language=command.language, version=command.version)
+
+
+def _subscriptions(data: HeartbeatData) -> Iterator[SubscriptionData]:
+    return (known for consumer in data.consumer_data_set for known in consumer.subscription_data_set)
+
+
+def _is_new_expression(told: SubscriptionData) -> bool:
+    """Whether what is told of a topic is an expression that has to be compiled first."""
+    return not is_tag_type(told.expression_type) and not is_compiled(told.sub_string)

@@ -11,12 +11,14 @@ from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable, RetryFilter
-from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression
+from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
 from rocket_broker.held_pulls import HeldPull, HeldPulls
 from rocket_broker.memory import is_far_behind
 from rocket_broker.perm import READ
 from rocket_broker.pull_filter import PullFilter
 from rocket_broker.refusal import SEE_FAQ, Refusal
+from rocket_broker.request_steps import Steps
+from rocket_broker.serving import Answer
 from rocket_broker.settings import MASTER_ID, BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
@@ -87,13 +89,32 @@ class PullProcessor:
         self._statistics = statistics
         self._host = host
 
-    def pull(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+    def pull(self, connection: Connection, command: RemotingCommand) -> Answer:
         """PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361)."""
         if connection.is_crowding:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY, "broker busy: read what was answered before you pull more"
             )
         header = command.header(PullMessageRequestHeader)
+        if header.expression_type == SQL92 and self._must_compile(header):
+            return self._compile_and_pull(connection, command, header)
+        return self._pull(connection, command, header)
+
+    def _must_compile(self, header: PullMessageRequestHeader) -> bool:
+        brings_filter = header.sys_flag & PULL_SUBSCRIPTION and self._settings.enable_property_filter
+        return bool(brings_filter) and not is_compiled(header.subscription)
+
+    def _compile_and_pull(
+        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
+    ) -> Steps:
+        compiled = yield from self._compiling.prepare([header.subscription], connection)
+        answer = self._pull(connection, command, header)
+        del compiled  # a pull that is held keeps its expression
+        return answer
+
+    def _pull(
+        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
+    ) -> RemotingCommand | None:
         wanted = self._wanted(connection, header)
         self._settle_reset(connection, header)
         result = self._reset(connection, header) or self._read(header, wanted)

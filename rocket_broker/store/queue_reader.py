@@ -5,6 +5,8 @@ it in the same answer.
 """
 
 import logging
+from collections.abc import Iterator
+from time import perf_counter
 from typing import Protocol
 
 from rocket_broker.store.commit_log import CommitLog
@@ -18,17 +20,12 @@ _log = logging.getLogger(__name__)
 
 _LEAST_ENTRIES_LOOKED_AT = 800
 """However few of them the filter lets through, a read looks at no more (Apache: 16,000 bytes of them)."""
-_MOST_COST = 100_000
-"""Of a filter on records, as often as it is asked: at most so much a read, some twenty milliseconds."""
-_LEAST_RECORDS_LOOKED_AT = 16
+_FILTER_SECONDS = 0.005
+"""How long a read looks at records with a filter: what each costs depends on the filter and on the properties."""
 
 
 class RecordFilter(Protocol):
     """Lets messages through by what is in them."""
-
-    @property
-    def cost(self) -> int:
-        """How much a decision costs."""
 
     def wants_record(self, record: memoryview) -> bool:
         """Whether the message is let through."""
@@ -56,7 +53,10 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
     next_offset = offset
     skip_to = 0
     record_of, found, is_record = log.record, log.found, record_check(queue.topic)
-    for log_offset, size, tags_code in queue.entries(offset, _entries_looked_at(max_count, record_filter)):
+    entries = queue.entries(offset, max(_LEAST_ENTRIES_LOOKED_AT, max_count))
+    if record_filter is not None:
+        entries = _for_some_time(entries)
+    for log_offset, size, tags_code in entries:
         if log_offset >= skip_to:
             if records and (len(records) >= max_count or total + size > max_bytes):
                 break
@@ -82,6 +82,15 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
     return GetResult(status, next_offset, first, end, records)
 
 
+def _for_some_time(entries: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield one entry at least, and more until `_FILTER_SECONDS` are over."""
+    until = perf_counter() + _FILTER_SECONDS
+    for entry in entries:
+        yield entry
+        if perf_counter() > until:
+            return
+
+
 def _outside(offset: int, first: int, end: int) -> GetResult:
     """Return what is answered for an offset at which there is no message."""
     if end == 0:
@@ -91,10 +100,3 @@ def _outside(offset: int, first: int, end: int) -> GetResult:
     if offset == end:
         return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, offset, first, end)
     return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, end, first, end)
-
-
-def _entries_looked_at(max_count: int, record_filter: RecordFilter | None) -> int:
-    most = max(_LEAST_ENTRIES_LOOKED_AT, max_count)
-    if record_filter is None:
-        return most
-    return min(most, max(_LEAST_RECORDS_LOOKED_AT, _MOST_COST // record_filter.cost))
