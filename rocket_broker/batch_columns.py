@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rocket_broker.message_writer import BatchHead
+from rocket_broker.message_writer import MAX_KEYS, BatchHead
 from rocket_broker.schedule.timer_request import TIMED_BYTES
 from rocket_broker.store.message_run import MessageRun
 from rocket_remoting.deduplication import sequence_key
@@ -38,6 +38,9 @@ __all__ = ["BatchColumns", "read_columns"]
 FEWEST = 32
 """Messages from which on columns are cheaper than a loop, if their keys have few lengths: each length is a step of its
 own. Of some 45 messages with as many lengths both cost the same."""
+
+MOST_KEYS = 64 * 1024
+"""Bytes of all messages' keys: hashing them takes some 10 ms, in one step."""
 
 _INT = struct.Struct(">i")
 _HEAD = 20
@@ -150,7 +153,7 @@ def read_columns(data: bytes) -> BatchColumns | None:
         own = [text + b"\2" if left else text for text, left in zip(own, is_open.tolist(), strict=True)]
         own_lengths = own_lengths + is_open
     named = _properties(own, own_lengths)
-    if named is None:
+    if named is None or not _may_hash(named.values(PROPERTY_KEYS)):
         return None
     return BatchColumns(
         bodies=bodies,
@@ -159,6 +162,15 @@ def read_columns(data: bytes) -> BatchColumns | None:
         properties_lengths=own_lengths,
         flags=flags,
         named=named,
+    )
+
+
+def _may_hash(keys: "_Values | None") -> bool:
+    """Whether the messages' keys are few: a message with too many is refused by its own."""
+    return (
+        keys is None
+        or not len(keys.rows)
+        or bool(keys.length.max() <= MAX_KEYS and keys.length.sum() <= MOST_KEYS)
     )
 
 

@@ -4,7 +4,6 @@ A delayed message is stored under `SCHEDULE_TOPIC`, in the queue of its level; w
 properties ``REAL_TOPIC`` and ``REAL_QID``. The consume queue's tag field then holds the time it is due.
 """
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import (
+    KEY_SEPARATOR,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_REAL_QUEUE_ID,
@@ -32,9 +32,12 @@ from rocket_remoting.properties import (
 if TYPE_CHECKING:
     from rocket_broker.batch_columns import BatchColumns
 
-__all__ = ["BatchHead", "Host", "MessageWriter", "properties_text"]
+__all__ = ["MAX_KEYS", "BatchHead", "Host", "MessageWriter", "check_keys", "properties_text"]
 
 Host = tuple[str, int]
+
+MAX_KEYS = 1_024
+"""Of a message. Each is hashed and gets an entry in the index, which takes some 6 µs."""
 
 _tags_code = lru_cache(maxsize=4096)(java_hash)
 
@@ -111,8 +114,11 @@ class MessageWriter:
             was_stored: Whether it was taken before: its body may be larger than what may be sent now.
 
         Raises:
-            Refusal: The delay level is no number.
+            Refusal: The delay level is no number, or the message has too many keys.
         """
+        keys = properties.get(PROPERTY_KEYS, "")
+        if not was_stored:
+            check_keys(keys)
         wait = properties.get(PROPERTY_WAIT_STORE_MSG_OK)
         tags = properties.get(PROPERTY_TAGS)
         tags_code = _tags_code(tags) if tags else 0
@@ -140,7 +146,7 @@ class MessageWriter:
                 reconsume_times,
                 prepared_transaction_offset,
                 tags_code,
-                properties.get(PROPERTY_KEYS, ""),
+                keys,
                 properties.get(PROPERTY_UNIQUE_KEY, ""),
                 wait is None or wait.lower() == "true",
                 was_stored,
@@ -148,18 +154,24 @@ class MessageWriter:
         )
 
     def put_columns(self, head: BatchHead, columns: "BatchColumns") -> StoredRun | None:
-        """Store a batch as `put_batch` does, in one go; None if it has to be stored message by message."""
+        """Store messages of a batch in one go; return None if they have to be stored by `put_entry`."""
         run = columns.run(head, self.store_host)
         return self._store.put_run(run) if run is not None else None
 
-    def put_batch(self, head: BatchHead, entries: Iterable[BatchEntry]) -> list[PutResult]:
-        """Store the messages of a batch in their order; each gets the head's properties at its end."""
-        return self._store.put_all([self._batch_message(head, entry) for entry in entries])
+    def put_entry(self, head: BatchHead, entry: BatchEntry) -> PutResult:
+        """Store a message of a batch, with the head's properties after its own.
+
+        Raises:
+            Refusal: The message has too many keys.
+        """
+        return self._store.put(self._batch_message(head, entry))
 
     def _batch_message(self, head: BatchHead, entry: BatchEntry) -> StoreMessage:
         own = entry.properties
         properties = decode_properties(own)
         tags = properties.get(PROPERTY_TAGS)
+        keys = properties.get(PROPERTY_KEYS, "")
+        check_keys(keys)
         separator = b"\x02" if own and not own.endswith(b"\x02") else b""
         return StoreMessage(
             head.topic,
@@ -174,7 +186,7 @@ class MessageWriter:
             head.reconsume_times,
             0,
             _tags_code(tags) if tags else 0,
-            properties.get(PROPERTY_KEYS, ""),
+            keys,
             properties.get(PROPERTY_UNIQUE_KEY, ""),
             properties.get(PROPERTY_WAIT_STORE_MSG_OK, "true").lower() == "true",
         )
@@ -192,6 +204,19 @@ class MessageWriter:
         if bounded:
             properties[PROPERTY_DELAY_TIME_LEVEL] = str(bounded)
         return bounded
+
+
+def check_keys(keys: str) -> None:
+    """Return if a message may have these keys, separated by spaces.
+
+    Raises:
+        Refusal: They are too many.
+    """
+    if len(keys) > MAX_KEYS and keys.count(KEY_SEPARATOR) >= MAX_KEYS:
+        raise Refusal(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"the message has {keys.count(KEY_SEPARATOR) + 1} keys, at most {MAX_KEYS} are indexed: give it fewer",
+        )
 
 
 def properties_text(properties: dict[str, str]) -> str:

@@ -94,6 +94,10 @@ class Dispatcher:
         self._reads.stop()
         self._stores.stop()
 
+    def __len__(self) -> int:
+        """Return how many requests are handled in steps now."""
+        return len(self._reads) + len(self._stores)
+
 
 def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingCommand:
     """Return how a request is refused.

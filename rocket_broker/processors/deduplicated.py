@@ -6,24 +6,29 @@ the first batch of a writer after a start is looked for.
 """
 
 from collections import OrderedDict
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from rocket_broker.message_writer import check_keys
+from rocket_broker.processors.batches import BatchPart
 from rocket_broker.processors.send import SendProcessor
 from rocket_broker.refusal import Refusal
+from rocket_broker.request_steps import Steps
+from rocket_broker.serving import Answer
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
-from rocket_remoting.batch import decode_batch
+from rocket_remoting.batch import BatchEntry
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.deduplication import MAX_NUMBER, WRITER_DIGITS, sequence_key
-from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import SendDeduplicatedRequestHeader
 from rocket_remoting.properties import (
     MAX_PROPERTIES_LENGTH,
+    PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
     decode_properties,
     decode_stored_properties,
@@ -61,8 +66,9 @@ class DeduplicatedSends:
         self._store = store
         self._sending = sending
         self._writers: OrderedDict[tuple[str, int, str], _Stored] = OrderedDict()
+        self._under_way: set[tuple[str, int, str]] = set()
 
-    def send(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+    def send(self, connection: Connection, command: RemotingCommand) -> Answer:
         """SEND_DEDUPLICATED (70001)."""
         if not self._settings.message_index_enable:
             raise Refusal(
@@ -72,14 +78,35 @@ class DeduplicatedSends:
         header = command.header(SendDeduplicatedRequestHeader)
         if not command.body:
             return RemotingCommand.response(command, ResponseCode.SUCCESS)
-        columns = self._sending.read_batch(command.body)
-        count = _checked_count(command, header, columns)
+        return self._send(connection, command, header)
+
+    def _send(
+        self, connection: Connection, command: RemotingCommand, header: SendDeduplicatedRequestHeader
+    ) -> Steps:
+        writer = (header.topic, header.queue_id, header.writer)
+        if writer in self._under_way:  # a batch sent again while the first try is being stored
+            raise _gap(header, "a batch of its writer is being stored")
+        self._under_way.add(writer)
+        try:
+            batch = yield from self._sending.read_batch(command.body)
+            return (yield from self._put(connection, command, header, batch))
+        finally:
+            self._under_way.remove(writer)
+
+    def _put(
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        header: SendDeduplicatedRequestHeader,
+        batch: Sequence[BatchPart],
+    ) -> Steps:
+        count = yield from _checked_count(batch, header)
         known = self._known(header, count)
         if header.epoch < known.epoch or header.sequence + count - 1 <= known.sequence:
             last = known.last or self._found(header, header.sequence + count - 1)
             if last is None:
                 raise _gap(header, "its writer has begun a later epoch")
-            return self._sending.answer_stored(connection, command, StoredRun.of([last]), header.queue_id)
+            return self._sending.answer_stored(connection, command, StoredRun.of(last), header.queue_id)
         if header.sequence > known.sequence + 1:
             raise _gap(header, f"{known.sequence + 1} is the next of epoch {header.epoch}")
         writer = (header.topic, header.queue_id, header.writer)
@@ -90,7 +117,9 @@ class DeduplicatedSends:
             self._remember(writer, _Stored(header.epoch, header.sequence + count - 1, last))
 
         first = known.sequence + 1 - header.sequence
-        return self._sending.put_entries(connection, command, header, columns, first=first, stored=stored)
+        return (
+            yield from self._sending.put_batch(connection, command, header, batch, first=first, stored=stored)
+        )
 
     def _remember(self, writer: tuple[str, int, str], stored: _Stored) -> None:
         self._writers[writer] = stored
@@ -138,51 +167,52 @@ class DeduplicatedSends:
 
 
 def _checked_count(
-    command: RemotingCommand, header: SendDeduplicatedRequestHeader, columns: "BatchColumns | None"
-) -> int:
-    """How many messages the batch has, their keys being those of its header.
+    batch: Sequence[BatchPart], header: SendDeduplicatedRequestHeader
+) -> Generator[None, None, int]:
+    """Return how many messages the batch has, after looking whether their keys are those of its header.
 
     Raises:
-        Refusal: They are not, or it is no batch.
+        Refusal: They are not.
     """
-    if columns is not None and _is_right(columns, header):
-        return len(columns)
-    try:
-        entries = decode_batch(command.body)
-        keys = [decode_properties(entry.properties).get(PROPERTY_UNIQUE_KEY) for entry in entries]
-    except RemoteProtocolError as e:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(e)) from None
-    first = header.sequence
-    numbers = range(first, first + len(entries))
+    count = sum(map(len, batch))
     if len(header.writer) > WRITER_DIGITS:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a writer's id has {WRITER_DIGITS} digits")
-    if not (0 <= header.epoch <= MAX_NUMBER and 0 <= first <= MAX_NUMBER - len(entries)):
-        raise Refusal(
-            ResponseCode.MESSAGE_ILLEGAL, f"epoch {header.epoch} or sequence {first} is out of range"
-        )
-    if keys != [sequence_key(header.writer, header.epoch, number) for number in numbers]:
+    if not (0 <= header.epoch <= MAX_NUMBER and 0 <= header.sequence <= MAX_NUMBER - count):
         raise Refusal(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"the UNIQ_KEYs of the batch are not those of writer {header.writer}, epoch {header.epoch},"
-            f" sequence {first} and following",
+            f"epoch {header.epoch} or sequence {header.sequence} is out of range",
         )
-    for entry in entries:  # what the store would refuse of one message would leave a gap before the next
+    first = header.sequence
+    for part in batch:
+        if part.columns is None or not _is_right(part.columns, header, first):
+            _check_entries(part.entries, header, first)
+        first += len(part)
+        yield
+    return count
+
+
+def _check_entries(entries: Sequence[BatchEntry], header: SendDeduplicatedRequestHeader, first: int) -> None:
+    for sequence, entry in enumerate(entries, first):
+        properties = decode_properties(entry.properties)
+        if properties.get(PROPERTY_UNIQUE_KEY) != sequence_key(header.writer, header.epoch, sequence):
+            raise Refusal(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"the UNIQ_KEYs of the batch are not those of writer {header.writer}, epoch {header.epoch},"
+                f" sequence {header.sequence} and following",
+            )
+        # What the store would refuse of one message would leave a gap before the next.
+        check_keys(properties.get(PROPERTY_KEYS, ""))
         if b"\0" in entry.properties or len(entry.properties) > LONGEST_PROPERTIES:
             raise Refusal(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"a message's properties have a zero byte or more than {LONGEST_PROPERTIES} bytes",
             )
-    return len(entries)
 
 
-def _is_right(columns: "BatchColumns", header: SendDeduplicatedRequestHeader) -> bool:
-    """Whether nothing is wrong with a batch; if something is, its entries tell what."""
-    return (
-        len(header.writer) <= WRITER_DIGITS
-        and 0 <= header.epoch <= MAX_NUMBER
-        and 0 <= header.sequence <= MAX_NUMBER - len(columns)
-        and columns.longest_properties <= LONGEST_PROPERTIES
-        and columns.has_sequence(header.writer, header.epoch, header.sequence)
+def _is_right(columns: "BatchColumns", header: SendDeduplicatedRequestHeader, first: int) -> bool:
+    """Whether nothing is wrong with a part of a batch; if something is, its entries tell what."""
+    return columns.longest_properties <= LONGEST_PROPERTIES and columns.has_sequence(
+        header.writer, header.epoch, first
     )
 
 

@@ -6,11 +6,10 @@ is given when the disk has the message; otherwise in the same step.
 
 import asyncio
 import struct
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 from rocket_broker.message_writer import BatchHead, Host, MessageWriter, properties_text
-from rocket_broker.processors.batches import read_batch
+from rocket_broker.processors.batches import BatchPart, read_batch
 from rocket_broker.processors.destinations import Destinations, is_exhausted
 from rocket_broker.processors.waiting import (
     NO_IDS,
@@ -21,16 +20,16 @@ from rocket_broker.processors.waiting import (
     refuse_waiting_batch,
 )
 from rocket_broker.refusal import Refusal
+from rocket_broker.request_steps import Steps
+from rocket_broker.serving import Answer
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
-from rocket_remoting.batch import BatchEntry, decode_batch
 from rocket_remoting.bodies import TopicConfig, TopicFilterType
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
@@ -50,9 +49,6 @@ from rocket_remoting.sys_flag import (
     with_transaction_value,
 )
 from rocket_remoting.topics import RETRY_PREFIX
-
-if TYPE_CHECKING:
-    from rocket_broker.batch_columns import BatchColumns
 
 __all__ = ["SendProcessor", "put_refusal"]
 
@@ -84,7 +80,7 @@ class SendProcessor:
         host, port = writer.store_host
         self._id_prefix = (pack_ip(host) + port.to_bytes(4, "big")).hex().upper()
 
-    def send(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+    def send(self, connection: Connection, command: RemotingCommand) -> Answer:
         """SEND_MESSAGE (10) and SEND_MESSAGE_V2 (310), either of which may carry a batch."""
         header: SendMessageRequestHeader
         if command.code == RequestCode.SEND_MESSAGE_V2:
@@ -92,7 +88,7 @@ class SendProcessor:
         else:
             header = command.header(SendMessageRequestHeader)
         if header.batch:
-            return self.put_entries(connection, command, header, self.read_batch(command.body))
+            return self._send_batch(connection, command, header)
         self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
@@ -124,12 +120,17 @@ class SendProcessor:
             may_delay=waits_in is None,
         )
         ids = self._waiting.ids(waits_in, properties) if waits_in is not None else NO_IDS
-        return self._answer(connection, command, self._all_stored([result]), queue_id, ids)
+        return self._answer(connection, command, self._stored(result), queue_id, ids)
 
-    def send_batch(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+    def send_batch(self, connection: Connection, command: RemotingCommand) -> Steps:
         """SEND_BATCH_MESSAGE (320)."""
-        header = command.header(SendMessageRequestHeaderV2)
-        return self.put_entries(connection, command, header, self.read_batch(command.body))
+        return self._send_batch(connection, command, command.header(SendMessageRequestHeaderV2))
+
+    def _send_batch(
+        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
+    ) -> Steps:
+        batch = yield from self.read_batch(command.body)
+        return (yield from self.put_batch(connection, command, header, batch))
 
     async def stop(self) -> None:
         """Refuse what is sent from now on; return when every sender that waits for the disk has its answer."""
@@ -156,11 +157,11 @@ class SendProcessor:
         properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
         return self._destinations.dead_letters(group)
 
-    def read_batch(self, body: bytes | memoryview) -> "BatchColumns | None":
-        """Return a batch by columns; None if it has to be stored message by message.
+    def read_batch(self, body: bytes | memoryview) -> Generator[None, None, list[BatchPart]]:
+        """Read a batch in steps; return its parts.
 
         Raises:
-            Refusal: It is too large, or the broker stops.
+            Refusal: It is too large or malformed, or the broker stops.
         """
         self._check_serving()
         limit = self._settings.max_message_size
@@ -169,35 +170,41 @@ class SendProcessor:
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"the batch has {len(body)} bytes, at most {limit} can be sent at once",
             )
-        return read_batch(body) if self._store.takes_runs else None
+        return (yield from read_batch(body, by_columns=self._store.takes_runs))
 
-    def put_entries(
+    def put_batch(
         self,
         connection: Connection,
         command: RemotingCommand,
         header: SendMessageRequestHeader,
-        columns: "BatchColumns | None",
+        batch: Sequence[BatchPart],
         *,
         first: int = 0,
         stored: Callable[[PutResult], None] | None = None,
-    ) -> RemotingCommand | None:
-        """Store the messages of a batch from the ``first`` on, and answer.
+    ) -> Steps:
+        """Store the messages of a batch in steps, and answer.
 
         Args:
             connection: Where the batch came from.
             command: The request with the batch.
             header: Its header.
-            columns: What `read_batch` said.
-            first: How many are left out.
-            stored: Called when all are, with where the last one is.
+            batch: What `read_batch` returned.
+            first: How many messages at the begin are left out.
+            stored: Called when all are stored, with where the last one is.
+
+        Raises:
+            Refusal: A message was not stored. Those before it are, unless the batch itself is refused.
         """
-        self._check_serving()
         config = self._destinations.topic(connection, header)
         queue_id = self._destinations.queue_id(connection, header, config)
         common = decode_properties(header.properties or "")
         refuse_waiting_batch(header, common)
         if common.get(PROPERTY_DELAY_TIME_LEVEL, "0") != "0" or header.topic.startswith(RETRY_PREFIX):
             raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch can neither be delayed nor be redelivered")
+        for part in batch:
+            if part.columns is None:
+                self._waiting.refuse_timed(part.entries)
+                yield
         common[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
         head = BatchHead(
             header.topic,
@@ -208,32 +215,43 @@ class SendProcessor:
             self._born_host(connection),
             header.reconsume_times or 0,
         )
-        run = self._put_batch(command.body, head, columns, first)
+        run = yield from self._put_parts(head, batch, first)
         answer = self._answer(connection, command, run, queue_id)
         if stored is not None:
             stored(run.last)
         return answer
 
-    def _put_batch(
-        self, body: bytes | memoryview, head: BatchHead, columns: "BatchColumns | None", first: int
-    ) -> StoredRun:
-        """Store the messages of a batch from the ``first`` on.
+    def _put_parts(
+        self, head: BatchHead, batch: Sequence[BatchPart], first: int
+    ) -> Generator[None, None, StoredRun]:
+        """Store the messages of a batch from the ``first`` on; yield after each part, or message."""
+        run: StoredRun | None = None
+        for part in batch:
+            left_out = min(first, len(part))
+            first -= left_out
+            for stored in self._put_part(head, part, left_out):
+                if run is None:
+                    run = stored
+                else:
+                    run.extend(stored)
+                yield
+        assert run is not None, "a batch of which everything is left out is not stored"
+        return run
 
-        Raises:
-            Refusal: One was not stored; those before it may be, unless it cannot be part of a batch.
-        """
-        run = self._writer.put_columns(head, columns) if columns is not None and not first else None
-        if run is not None:
-            return run
-        entries = _entries(body)[first:]
-        self._waiting.refuse_timed(entries)
-        return self._all_stored(self._writer.put_batch(head, entries))
+    def _put_part(self, head: BatchHead, part: BatchPart, left_out: int) -> Iterator[StoredRun]:
+        """Store a part in one go if that is possible, else message by message."""
+        if part.columns is not None and not left_out:
+            run = self._writer.put_columns(head, part.columns)
+            if run is not None:
+                yield run
+                return
+        for entry in part.entries[left_out:]:
+            yield self._stored(self._writer.put_entry(head, entry))
 
-    def _all_stored(self, results: Sequence[PutResult]) -> StoredRun:
-        for result in results:
-            if result.status is not PutStatus.OK:
-                raise put_refusal(result.status, self._settings)
-        return StoredRun.of(results)
+    def _stored(self, result: PutResult) -> StoredRun:
+        if result.status is not PutStatus.OK:
+            raise put_refusal(result.status, self._settings)
+        return StoredRun.of(result)
 
     def _answer(
         self,
@@ -332,16 +350,6 @@ def put_refusal(status: PutStatus, settings: BrokerSettings) -> Refusal:
             ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
         )
     return Refusal(ResponseCode.SYSTEM_ERROR, f"message {status.value}")
-
-
-def _entries(body: bytes | memoryview) -> list[BatchEntry]:
-    try:
-        entries = decode_batch(body)
-    except RemoteProtocolError as e:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, str(e)) from None
-    if not entries:
-        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
-    return entries
 
 
 def _sys_flag(header: SendMessageRequestHeader, config: TopicConfig) -> int:

@@ -89,7 +89,7 @@ class MessageRun:
         last = PutResult(
             PutStatus.OK, end - last_size, last_size, first + len(self) - 1, now, self.wait_store_ok
         )
-        stored = StoredRun(offsets.tolist(), size, last)
+        stored = StoredRun(offsets.tolist(), size, first, last)
 
         log.append_run(records, last_size, now)
 

@@ -163,10 +163,6 @@ class MessageStore:
             _log.error("message refused, a file could not be made: %s", e)
             return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)
 
-    def put_all(self, messages: Sequence[StoreMessage]) -> list[PutResult]:
-        """Store messages one after the other."""
-        return [self.put(message) for message in messages]
-
     def put_run(self, run: "MessageRun") -> StoredRun | None:
         """Store messages of one queue in one go, all or none.
 

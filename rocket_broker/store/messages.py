@@ -1,6 +1,5 @@
 """What goes into the store and what it answers."""
 
-from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
@@ -81,28 +80,30 @@ class PutResult(msgspec.Struct, gc=False):
 
 
 class StoredRun(msgspec.Struct, gc=False):
-    """Where messages were stored that follow each other in one queue.
+    """Where messages of one request were stored in a queue.
 
     Attributes:
         offsets: Where each one's record begins.
         size: Length of all records.
+        queue_offset: The number of the first in the queue.
         last: The last message's result.
     """
 
     offsets: list[int]
     size: int
+    queue_offset: int
     last: PutResult
 
     @classmethod
-    def of(cls, results: Sequence[PutResult]) -> "StoredRun":
-        """Return what the results of such messages say, all stored."""
-        offsets = [result.commit_log_offset for result in results]
-        return cls(offsets, sum([result.size for result in results]), results[-1])
+    def of(cls, result: PutResult) -> "StoredRun":
+        """Return where one message was stored."""
+        return cls([result.commit_log_offset], result.size, result.queue_offset, result)
 
-    @property
-    def queue_offset(self) -> int:
-        """The number of the first in the queue."""
-        return self.last.queue_offset - len(self.offsets) + 1
+    def extend(self, run: "StoredRun") -> None:
+        """Add messages that were stored after these."""
+        self.offsets += run.offsets
+        self.size += run.size
+        self.last = run.last
 
 
 class GetStatus(Enum):

@@ -54,9 +54,7 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
     skip_to = 0
     record_of, found, is_record = log.record, log.found, record_check(queue.topic)
     entries = queue.entries(offset, max(_LEAST_ENTRIES_LOOKED_AT, max_count))
-    if record_filter is not None:
-        entries = _for_some_time(entries)
-    for log_offset, size, tags_code in entries:
+    for log_offset, size, tags_code in entries if record_filter is None else _for_some_time(entries):
         if log_offset >= skip_to:
             if records and (len(records) >= max_count or total + size > max_bytes):
                 break

@@ -1,9 +1,11 @@
 """Batches that are stored once, however often they come: request 70001."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client.blocking import BlockingClient, MessageQueue, ProducerSettings, Request
 from rocket_remoting.batch import encode_batch
@@ -12,6 +14,7 @@ from rocket_remoting.command import RemotingCommand
 from rocket_remoting.deduplication import SEND_DEDUPLICATED, sequence_key, writer_id
 from rocket_remoting.headers import SendDeduplicatedRequestHeader, SendMessageResponseHeader
 from rocket_remoting.message import Message
+from tests.end_to_end.raw_client import RawClient, with_broker
 
 WRITER = writer_id("query", 3)
 
@@ -219,3 +222,24 @@ def test_whether_it_is_served_can_be_asked(settings: dict[str, str], code: Respo
         with scene.client:
             question = batch(scene.queue, 0, range(0))._replace(body=b"")
             assert scene.client.ask(scene.queue, question).code == code
+
+
+def test_a_batch_that_is_sent_again_while_it_is_being_stored_is_refused_and_stored_once() -> None:
+    """The answer to the second one makes its sender ask again; by then all of it is known."""
+    size = 5_000
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("once")
+        request = batch(MessageQueue("once", "broker-a", 0), 0, range(size))
+        body = bytes(request.body)
+        again = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+        first, second = await asyncio.gather(
+            client.ask(SEND_DEDUPLICATED, request.header, body),
+            again.ask(SEND_DEDUPLICATED, request.header, body),
+        )
+        assert {first.code, second.code} == {ResponseCode.SUCCESS, ResponseCode.SERVICE_NOT_AVAILABLE}
+        assert (await again.ask(SEND_DEDUPLICATED, request.header, body)).code == ResponseCode.SUCCESS
+        assert await client.end("once") == size
+        await again.connection.close()
+
+    with_broker(scene)

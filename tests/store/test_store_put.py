@@ -194,13 +194,6 @@ def test_prepared_and_rolled_back_messages_are_in_no_queue(
     assert store.message_at(result.commit_log_offset) is not None
 
 
-def test_put_all_stores_one_after_the_other(disk: Disk) -> None:
-    """A batch has a result for each message."""
-    store = disk.open()
-    results = store.put_all([message(body=b"a"), message(body=b"b")])
-    assert [result.queue_offset for result in results] == [0, 1]
-
-
 def test_listeners_hear_of_each_message(disk: Disk) -> None:
     """They are called in the step in which the message is stored, when it can be read already."""
     store = disk.open()

@@ -59,7 +59,7 @@ def one_by_one(store: MessageStore, data: bytes, head: BatchHead = HEAD, host: H
     """Store a batch message by message; whether all were."""
     writer = MessageWriter(store, DelayLevels("1s"), store._clock, host)
     try:
-        return {result.status for result in writer.put_batch(head, decode_batch(data))} == {PutStatus.OK}
+        return {writer.put_entry(head, entry).status for entry in decode_batch(data)} == {PutStatus.OK}
     except RemoteProtocolError:
         return False
 
@@ -297,6 +297,12 @@ WITHOUT_NUMPY = {
 @pytest.mark.parametrize("script", WITHOUT_NUMPY.values(), ids=WITHOUT_NUMPY)
 def test_without_numpy_there_are_no_columns(script: str) -> None:
     """A broker that has none stores message by message."""
-    script += "from rocket_broker.processors.batches import read_batch\nprint(read_batch(bytes(10_000)))"
+    script += (
+        "from rocket_broker.processors.batches import BatchPart\n"
+        "from rocket_remoting import Message\n"
+        "from rocket_remoting.batch import encode_batch\n"
+        "data = encode_batch([Message('orders', bytes(100))] * 100)\n"
+        "print(BatchPart(data, by_columns=True).columns)"
+    )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert told.stdout == "None\n"

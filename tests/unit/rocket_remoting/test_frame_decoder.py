@@ -200,3 +200,27 @@ def test_whole_frames_need_no_room_of_their_own() -> None:
     assert len(busy.feed(frame(b"x" * 100)[20:])) == 1
     busy.shrink()
     assert busy._view is room
+
+
+@pytest.mark.parametrize("announced", [100_000, 8 * MIB])
+def test_a_frame_takes_room_for_twice_what_has_come_of_it(announced: int) -> None:
+    """Whatever it announces: a kilobyte takes no more than a connection begins with."""
+    decoder = FrameDecoder()
+    frame = b"".join(map(bytes, RemotingCommand.request(10, body=bytes(announced)).encode()))
+    sent = 0
+    usual = FrameDecoder.BUFFER_SIZE
+    for size, most in ((1024, FrameDecoder.IDLE_SIZE), (20_000, usual), (90_000, 2 * 90_000)):
+        decoder.feed(frame[sent:size])
+        sent = size
+        assert decoder.capacity <= most
+    assert [len(command.body) for command in decoder.feed(frame[sent:])] == [announced]
+
+
+def test_a_header_beyond_the_limit_is_not_read() -> None:
+    """The size that is announced is enough to refuse it; one of that size is read."""
+    fields = {"a": "x" * 1000}
+    header = b"".join(map(bytes, RemotingCommand.request(10, ext_fields=fields).encode()))
+    size = len(header) - 8
+    assert len(FrameDecoder(max_header=size).feed(header)) == 1
+    with pytest.raises(RemoteProtocolError, match=f"a header of {size} bytes, at most {size - 1} are read"):
+        FrameDecoder(max_header=size - 1).feed(header[:8])

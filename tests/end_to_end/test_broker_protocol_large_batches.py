@@ -1,0 +1,132 @@
+"""Batches of many tiny messages, and messages with many keys: other clients are served meanwhile."""
+
+import asyncio
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.message_writer import MAX_KEYS
+from rocket_broker.processors.batches import MAX_MESSAGES, PART_MESSAGES
+from rocket_remoting import Message
+from rocket_remoting.batch import encode_batch
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import SendMessageResponseHeader
+from tests.end_to_end.raw_client import RawClient, send_header, with_broker
+
+
+async def send_batch(client: RawClient, messages: list[Message]) -> RemotingCommand:
+    """Return the answer to a batch."""
+    body = encode_batch(messages)
+    return await client.ask(RequestCode.SEND_BATCH_MESSAGE, send_header("orders", batch=True), body)
+
+
+def ids(answer: RemotingCommand) -> list[str]:
+    """Return the ids of the messages that were stored."""
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    return answer.header(SendMessageResponseHeader).msg_id.split(",")
+
+
+def tagged(number: int) -> Message:
+    """Return a message that is stored in one go with others."""
+    return Message("orders", b"%d" % number, tags="a", keys=[f"k{number}"])
+
+
+def odd(number: int) -> Message:
+    """Return a message that is stored by itself: its property is not ASCII."""
+    return Message("orders", b"%d" % number, properties={"name": "é"})
+
+
+@pytest.mark.parametrize("make", [tagged, odd])
+def test_another_client_sends_while_a_batch_of_20_000_messages_is_stored(make: object) -> None:
+    """The batch is stored in its order, and its answer has the place of each message."""
+    count = 20_000
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        other = await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+        answered: list[str] = []
+
+        async def batch() -> RemotingCommand:
+            answer = await send_batch(client, [make(n) for n in range(count)])  # type: ignore[operator]
+            answered.append("batch")
+            return answer
+
+        async def single() -> None:
+            await asyncio.sleep(0)
+            for _ in range(3):
+                await other.send(body=b"single")
+                answered.append("single")
+
+        answer, _ = await asyncio.gather(batch(), single())
+        assert answered == ["single", "single", "single", "batch"]
+        assert len(set(ids(answer))) == count
+        stored: list[bytes] = []
+        while len(stored) < count + 3:
+            stored += [message.body for message in await client.messages(offset=len(stored))]
+        assert [body for body in stored if body != b"single"] == [b"%d" % n for n in range(count)]
+        await other.connection.close()
+
+    with_broker(scene)
+
+
+def test_a_batch_has_a_largest_number_of_messages() -> None:
+    """One more than that is refused, and nothing of it is stored; so are 190,650 empty ones, 4 MiB."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        for count in (MAX_MESSAGES + 1, 190_650):
+            answer = await send_batch(client, [Message("orders", b"")] * count)
+            assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+            assert str(MAX_MESSAGES) in (answer.remark or "")
+        assert await client.end() == 0
+        assert len(ids(await send_batch(client, [Message("orders", b"")] * MAX_MESSAGES))) == MAX_MESSAGES
+        assert await client.end() == MAX_MESSAGES
+
+    with_broker(scene)
+
+
+def test_a_batch_that_is_cut_off_in_its_last_part_is_not_stored_at_all() -> None:
+    """It is read before it is stored."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        body = encode_batch([tagged(n) for n in range(2 * PART_MESSAGES)])
+        answer = await client.ask(
+            RequestCode.SEND_BATCH_MESSAGE, send_header("orders", batch=True), body[:-1]
+        )
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert await client.end() == 0
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_a_message_has_a_largest_number_of_keys(batch: bool) -> None:
+    """One more is refused, and says so; so is one among others."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        for number, code in ((MAX_KEYS, ResponseCode.SUCCESS), (MAX_KEYS + 1, ResponseCode.MESSAGE_ILLEGAL)):
+            message = Message("orders", b"", keys=[str(n) for n in range(number)])
+            if batch:
+                answer = await send_batch(client, [*[tagged(n) for n in range(100)], message])
+            else:
+                answer = await client.try_send(properties=message.properties)
+            assert answer.code == code, answer.remark
+            if code is not ResponseCode.SUCCESS:
+                assert str(MAX_KEYS) in (answer.remark or "")
+
+    with_broker(scene)
+
+
+def test_many_keys_of_many_messages_are_indexed_in_steps() -> None:
+    """Two thousand messages of 500 keys are a million entries; the watchdog of all tests sees no long step."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("orders")
+        keys = [f"{n:x}" for n in range(500)]
+        for _ in range(4):
+            assert len(ids(await send_batch(client, [Message("orders", b"", keys=keys)] * 500))) == 500
+
+    with_broker(scene)

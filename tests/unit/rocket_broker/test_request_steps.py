@@ -1,0 +1,230 @@
+"""Requests that are handled in steps: others are served in between, and a client's own wait."""
+
+import asyncio
+from collections.abc import Callable, Generator
+
+import pytest
+
+from rocket_broker.refusal import Refusal
+from rocket_broker.request_steps import SLICE_SECONDS
+from rocket_broker.serving import MAX_HEADER, Dispatcher, RequestHandler, limits
+from rocket_broker.watchdog import Watchdog
+from rocket_remoting import MemoryTransport
+from rocket_remoting.buffers import BufferBudget
+from rocket_remoting.codes import ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import ConnectionLost
+from tests.unit.rocket_broker.memory_peers import NEVER_IDLE, run_virtually
+
+LONG, SHORT, STORES = 1, 2, 3
+
+
+def busy() -> None:
+    """Work for the length of a slice."""
+    until = Watchdog.clock() + SLICE_SECONDS
+    while Watchdog.clock() < until:
+        pass
+
+
+def in_steps(number: int, end: Callable[[], None] = lambda: None) -> RequestHandler:
+    """Return a handler that works for so many slices; its answer's remark says how many others were begun since."""
+
+    def handle(
+        connection: Connection, command: RemotingCommand
+    ) -> Generator[None, None, RemotingCommand | None]:
+        for _ in range(number):
+            busy()
+            yield
+        end()
+        return RemotingCommand.response(command, remark="long")
+
+    return handle
+
+
+def short(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    """Answer at once."""
+    return RemotingCommand.response(command, remark="short")
+
+
+class Stage:
+    """A server with handlers, and the order in which its clients got answers."""
+
+    def __init__(self, handlers: dict[int, RequestHandler]) -> None:
+        self.dispatcher = Dispatcher("server", handlers, storing=[STORES])
+        self.answered: list[str] = []
+        self._transport = MemoryTransport()
+
+    async def start(self) -> None:
+        """Serve."""
+        budget = BufferBudget(1024 * 1024)
+        server_limits = limits(0, address_percent=100, buffers=budget)
+        self.server = await self._transport.serve("server", 1, self.dispatcher, limits=server_limits)
+
+    async def connect(self) -> Connection:
+        """Return the client's end of a new connection."""
+        return await self._transport.connect("server:1", limits=NEVER_IDLE)
+
+    async def under_way(self, number: int) -> None:
+        """Return when so many requests are handled in steps."""
+        while len(self.dispatcher) != number:  # noqa: ASYNC110 - a broker tells nobody
+            await asyncio.sleep(0)
+
+    async def ask(self, client: Connection, name: str, code: int, body: bytes = b"") -> RemotingCommand:
+        """Return the answer to a request, and note the request's name."""
+        answer = await client.invoke(code, body=body, timeout=1000)
+        self.answered.append(name)
+        return answer
+
+
+def test_others_are_served_between_two_steps_and_a_client_s_own_requests_wait() -> None:
+    """A request of ten slices is answered after another client's, and before what its own client asked after it."""
+
+    async def main() -> None:
+        stage = Stage({LONG: in_steps(10), SHORT: short})
+        await stage.start()
+        first, second = await stage.connect(), await stage.connect()
+        asked = [
+            asyncio.ensure_future(stage.ask(first, "long", LONG)),
+            asyncio.ensure_future(stage.ask(first, "own", SHORT)),
+        ]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for _ in range(3):
+            await stage.ask(second, "other", SHORT)
+        await asyncio.gather(*asked)
+        assert stage.answered == ["other", "other", "other", "long", "own"]
+        assert len(stage.dispatcher) == 0
+
+    run_virtually(main)
+
+
+def test_requests_in_steps_have_their_turns() -> None:
+    """A request of two slices that came later than one of twenty is done before it."""
+
+    async def main() -> None:
+        stage = Stage({LONG: in_steps(20), SHORT: in_steps(2)})
+        await stage.start()
+        first, second = await stage.connect(), await stage.connect()
+        await asyncio.gather(stage.ask(first, "twenty", LONG), stage.ask(second, "two", SHORT))
+        assert stage.answered == ["two", "twenty"]
+
+    run_virtually(main)
+
+
+@pytest.mark.parametrize("error", [Refusal(ResponseCode.NO_PERMISSION, "no"), ValueError("no")])
+@pytest.mark.parametrize("slices", [0, 5])
+def test_what_a_step_raises_is_the_answer(error: Exception, slices: int) -> None:
+    """In the first slice and later; the connection goes on."""
+
+    def fail() -> None:
+        raise error
+
+    async def main() -> None:
+        stage = Stage({LONG: in_steps(slices, fail), SHORT: short})
+        await stage.start()
+        client = await stage.connect()
+        answer = await stage.ask(client, "long", LONG)
+        expected = ResponseCode.NO_PERMISSION if isinstance(error, Refusal) else ResponseCode.SYSTEM_ERROR
+        assert (answer.code, "no" in (answer.remark or "")) == (expected, True)
+        assert (await stage.ask(client, "short", SHORT)).code == ResponseCode.SUCCESS
+
+    run_virtually(main)
+
+
+@pytest.mark.parametrize(("code", "ended"), [(LONG, 0), (STORES, 1)])
+def test_what_nobody_waits_for_any_more_is_dropped_unless_it_stores(code: int, ended: int) -> None:
+    """The client goes away while its request is under way."""
+    ends: list[int] = []
+
+    async def main() -> None:
+        handler = in_steps(5, lambda: ends.append(1))
+        stage = Stage({LONG: handler, STORES: handler})
+        await stage.start()
+        client = await stage.connect()
+        asked = asyncio.ensure_future(stage.ask(client, "gone", code))
+        await stage.under_way(1)
+        client.abort("gone")
+        with pytest.raises(ConnectionLost):
+            await asked
+        await stage.under_way(0)
+
+    run_virtually(main)
+    assert len(ends) == ended
+
+
+def test_at_the_end_what_is_being_stored_is_stored_and_answered() -> None:
+    """Other requests are dropped."""
+
+    async def main() -> None:
+        stage = Stage({LONG: in_steps(100), STORES: in_steps(100)})
+        await stage.start()
+        reader, writer = await stage.connect(), await stage.connect()
+        reads = asyncio.ensure_future(stage.ask(reader, "read", LONG))
+        stored = asyncio.ensure_future(stage.ask(writer, "stored", STORES))
+        await stage.under_way(2)
+        stage.dispatcher.stop()
+        await stage.server.close()
+        assert (await stored).remark == "long"
+        with pytest.raises(ConnectionLost):
+            await reads
+
+    run_virtually(main)
+
+
+def test_a_request_in_steps_counts_among_the_buffers_until_it_is_answered() -> None:
+    """So do the requests of the same client that wait behind it."""
+
+    async def main() -> None:
+        stage = Stage({LONG: in_steps(5), SHORT: short})
+        await stage.start()
+        client = await stage.connect()
+        asked = [
+            asyncio.ensure_future(stage.ask(client, "long", LONG, bytes(1000))),
+            asyncio.ensure_future(stage.ask(client, "own", SHORT, bytes(500))),
+        ]
+        await stage.under_way(1)
+        (connection,) = stage.server.connections
+        assert connection._held == 1500
+        await asyncio.gather(*asked)
+        await asyncio.sleep(1)
+        assert connection._held == 0
+
+    run_virtually(main)
+
+
+def test_a_header_that_would_take_long_to_read_closes_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is not read; its size is in the log."""
+
+    async def main() -> None:
+        stage = Stage({SHORT: short})
+        await stage.start()
+        client = await stage.connect()
+        fields = {f"field{n}": "" for n in range(MAX_HEADER // 10)}
+        with pytest.raises(ConnectionLost):
+            await client.invoke(SHORT, ext_fields=fields, timeout=1000)
+
+    run_virtually(main)
+    assert f"at most {MAX_HEADER} are read" in caplog.text
+
+
+def test_small_requests_of_one_read_leave_others_their_turn() -> None:
+    """A client that sends a hundred requests of half a slice at once gets its last answer after another's first."""
+
+    def handle(connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        busy()
+        return RemotingCommand.response(command)
+
+    async def main() -> None:
+        stage = Stage({SHORT: handle})
+        await stage.start()
+        greedy, modest = await stage.connect(), await stage.connect()
+        many = [stage.ask(greedy, f"greedy {n}", SHORT) for n in range(100)]
+        await asyncio.gather(*many, stage.ask(modest, "modest", SHORT))
+        greedy_answers = [name for name in stage.answered if name != "modest"]
+        assert greedy_answers == [f"greedy {n}" for n in range(100)]
+        assert stage.answered.index("modest") < 50
+
+    run_virtually(main)
