@@ -6,6 +6,10 @@ every value remembers where it came from. Every key of Apache's falls into one o
 *honoured*; a key listed as *meaningless* is accepted with a warning that says why it does nothing; a
 *refused* key may only have the value that asks for nothing, because ignoring the other would break a promise
 (access control, replication).
+
+Anybody who reaches a server may ask for a change (UPDATE_BROKER_CONFIG), since there is no access control. So a
+request changes an honoured setting only if this is neither *fixed* (read once, at the start) nor *local* (the change
+could delete messages or lift a limit), and never writes a key of the other two kinds into the settings file.
 """
 
 import difflib
@@ -17,8 +21,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args, get_type_hints
 
-from rocket_broker.errors import SettingError, UnknownSetting
-from rocket_broker.properties_file import Entry, rewrite_properties
+from rocket_broker.errors import LocalSetting, SettingError, UnknownSetting
+from rocket_broker.properties_file import Entry, parse_properties, read_text, replace_text, rewritten
 
 __all__ = ["DEFAULT_ORIGIN", "ApacheSettings", "Refused", "SettingRow", "setting"]
 
@@ -52,6 +56,7 @@ class _Declaration:
     maximum: int | None
     check: Check | None
     fixed: bool
+    local: str
 
 
 def setting(
@@ -63,6 +68,7 @@ def setting(
     maximum: int | None = None,
     check: Callable[[T], str | None] | None = None,
     fixed: bool = False,
+    local: str = "",
 ) -> T:
     """Declare a field of a settings class.
 
@@ -74,8 +80,9 @@ def setting(
         maximum: The most an int may be.
         check: Returns what was expected when the value is wrong, None when it is right.
         fixed: Read once at start; a request to change it while running is refused.
+        local: Why no request may change it, only somebody who can write the settings file; empty if requests may.
     """
-    declared = _Declaration(description, key, minimum, maximum, cast(Check | None, check), fixed)
+    declared = _Declaration(description, key, minimum, maximum, cast(Check | None, check), fixed, local)
     return field(default=default, metadata={"setting": declared})
 
 
@@ -114,28 +121,34 @@ class ApacheSettings:
             UnknownSetting: No version of Apache RocketMQ has the key.
         """
         settings = cls()
-        settings._set(settings._changes(entries, running=False))
+        honoured = _honoured(cls)
+        settings._set(
+            {entry.key: change for entry in entries if (change := settings._given(entry, honoured))}
+        )
         return settings
 
     def update(self, entries: Iterable[Entry]) -> None:
-        """Change settings of a running server, and its file: all of them, or none and the error says why.
+        """Change settings of a running server, and its file, at a request: all of them, or none.
 
-        Keys that mean nothing here are passed over.
+        A key that has the value already is no change, whatever its kind, and is not written.
 
         Raises:
             SettingError: A value is wrong, or is read at the start only.
+            LocalSetting: The key is one that requests may not change, or has no meaning here.
             UnknownSetting: No version of Apache RocketMQ has the key.
+            BrokerError: The file with the changes could not be read at the next start.
             OSError: The file cannot be written.
         """
-        entries = list(entries)
-        told = len(self.warnings)
-        try:
-            changes = self._changes(entries, running=True)
-        finally:
-            # They are for the start: who asks again and again must not fill the memory.
-            del self.warnings[told:]
+        changes: dict[str, _Change] = {}
+        honoured = _honoured(type(self))
+        for entry in entries:
+            change = self._requested(entry, honoured)
+            if change is not None:
+                changes[entry.key] = change
+        if not changes:
+            return
         if self.source is not None:
-            rewrite_properties(self.source, {entry.key: entry.value for entry in entries})
+            self._write(self.source, {key: change.entry.value for key, change in changes.items()})
         self._set(changes)
         for tell in self.on_update:
             tell(changes.keys())
@@ -144,62 +157,134 @@ class ApacheSettings:
         """Return every honoured setting with its value and where it came from, by key."""
         rows = [
             SettingRow(
-                key, _text(getattr(self, f.name)), self.origins.get(key, DEFAULT_ORIGIN), d.description
+                key,
+                _text(getattr(self, f.name)),
+                self.origins.get(key, DEFAULT_ORIGIN),
+                f.declared.description,
             )
-            for key, (f, d) in self._keys().items()
+            for key, f in _honoured(type(self)).items()
         ]
         return sorted(rows)
 
     @classmethod
     def changeable(cls) -> list[str]:
         """Return the keys that `update` may give another value."""
-        return sorted(key for key, (_, declared) in cls._keys().items() if not declared.fixed)
+        return sorted(key for key, f in _honoured(cls).items() if not (f.declared.fixed or f.declared.local))
+
+    @classmethod
+    def local(cls) -> list[str]:
+        """Return the keys that no request may change, although the server could use another value at once."""
+        return sorted(key for key, f in _honoured(cls).items() if f.declared.local and not f.declared.fixed)
 
     def to_properties(self) -> str:
         """Return the effective settings, and what is told beside them, as the text of a properties file."""
         values = {row.key: row.value for row in self.rows()} | dict(self.told)
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
-    @classmethod
-    def _keys(cls) -> "dict[str, tuple[Field[Any], _Declaration]]":
-        declared = ((f, _declaration(f)) for f in fields(cls))
-        return {d.key or _camel(f.name): (f, d) for f, d in declared if d is not None}
-
-    def _changes(self, entries: Iterable[Entry], *, running: bool) -> dict[str, tuple[str, object, str]]:
-        """Return each key with its field, its new value and where that comes from."""
-        honoured = self._keys()
-        hints = get_type_hints(type(self))
-        changes: dict[str, tuple[str, object, str]] = {}
-        for entry in entries:
-            key, text, origin = entry
-            if key in honoured:
-                f, declared = honoured[key]
-                if running and declared.fixed and _text(getattr(self, f.name)) != text:
-                    raise SettingError(key, text, origin, "is read at start only: restart with it")
-                changes[key] = (f.name, _value(entry, hints[f.name], declared), origin)
-            else:
-                self._take_unhonoured(entry, honoured)
-        return changes
-
-    def _set(self, changes: Mapping[str, tuple[str, object, str]]) -> None:
-        for key, (name, value, origin) in changes.items():
-            setattr(self, name, value)
-            self.origins[key] = origin
-
-    def _take_unhonoured(self, entry: Entry, honoured: Iterable[str]) -> None:
-        key, text, origin = entry
-        if key in self.refused:
-            rule = self.refused[key]
-            if text.lower() not in rule.harmless.lower().split("|"):
-                raise SettingError(
-                    key, text, origin, f"{rule.reason}; expected {rule.harmless.split('|')[0]}"
-                )
-        elif key in self.meaningless:
-            self.warnings.append(f"{origin}: {key} has no meaning here: {self.meaningless[key]}")
+    def _given(self, entry: Entry, honoured: "Mapping[str, _Field]") -> "_Change | None":
+        """Return what an entry sets; None, and perhaps a warning, if its key is not honoured."""
+        field_ = honoured.get(entry.key)
+        if field_ is not None:
+            return field_.change(entry)
+        if entry.key in self.refused:
+            self._expect_harmless(entry)
+        elif entry.key in self.meaningless:
+            reason = self.meaningless[entry.key]
+            self.warnings.append(f"{entry.origin}: {entry.key} has no meaning here: {reason}")
         else:
-            known = {name.lower(): name for name in (*honoured, *self.refused, *self.meaningless)}
-            near = difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.7)
-            raise UnknownSetting(key, text, origin, known[near[0]] if near else None)
+            raise self._unknown(entry)
+        return None
+
+    def _requested(self, entry: Entry, honoured: "Mapping[str, _Field]") -> "_Change | None":
+        """Return what a request changes; None if the entry says what is so already."""
+        field_ = honoured.get(entry.key)
+        if field_ is not None:
+            change, declared = field_.change(entry), field_.declared
+            if not (declared.fixed or declared.local):
+                return change
+            if change.value == getattr(self, field_.name):
+                return None
+            if declared.local:
+                raise LocalSetting(*entry, self._locally(declared.local))
+            raise SettingError(*entry, "is read at start only: restart with it")
+        if entry.key in self.refused:
+            self._expect_harmless(entry)
+            return None
+        if entry.key in self.meaningless:
+            raise LocalSetting(
+                *entry, f"not written, as it has no meaning here: {self.meaningless[entry.key]}"
+            )
+        raise self._unknown(entry)
+
+    def _locally(self, reason: str) -> str:
+        place = "the server's settings" if self.source is None else str(self.source)
+        return f"requests cannot change it, as {reason}; change it in {place} and restart"
+
+    def _expect_harmless(self, entry: Entry) -> None:
+        rule = self.refused[entry.key]
+        if entry.value.lower() not in rule.harmless.lower().split("|"):
+            raise SettingError(*entry, f"{rule.reason}; expected {rule.harmless.split('|')[0]}")
+
+    def _unknown(self, entry: Entry) -> UnknownSetting:
+        known = {name.lower(): name for name in (*_honoured(type(self)), *self.refused, *self.meaningless)}
+        near = difflib.get_close_matches(entry.key.lower(), known, n=1, cutoff=0.7)
+        return UnknownSetting(*entry, known[near[0]] if near else None)
+
+    def _write(self, source: Path, changes: Mapping[str, str]) -> None:
+        """Write changes into the settings file, if the next start can read the file then."""
+        text = rewritten(read_text(source) if source.exists() else "", changes)
+        self.from_entries(parse_properties(text, str(source)))
+        replace_text(source, text)
+
+    def _set(self, changes: "Mapping[str, _Change]") -> None:
+        for key, change in changes.items():
+            setattr(self, change.name, change.value)
+            self.origins[key] = change.entry.origin
+
+
+class _Change(NamedTuple):
+    """A new value of a field."""
+
+    name: str
+    value: object
+    entry: Entry
+
+
+class _Field(NamedTuple):
+    """A field that is a setting: its name, its type without None, and how it was declared."""
+
+    name: str
+    type_: Any
+    declared: _Declaration
+
+    def change(self, entry: Entry) -> _Change:
+        """Return what an entry sets this field to.
+
+        Raises:
+            SettingError: The entry's text is no value of this field; the error says what was expected.
+        """
+        value = _converted(entry, self.type_, self.declared)
+        expectation = self.declared.check(value) if self.declared.check is not None else None
+        if expectation is not None:
+            raise SettingError(*entry, f"expected {expectation}")
+        return _Change(self.name, value, entry)
+
+
+def _honoured(settings: type[ApacheSettings]) -> dict[str, _Field]:
+    """Return the fields of a settings class by their keys."""
+    hints = get_type_hints(settings)
+    declared = ((f.name, _declaration(f)) for f in fields(settings))
+    return {
+        d.key or _camel(name): _Field(name, _without_none(hints[name]), d)
+        for name, d in declared
+        if d is not None
+    }
+
+
+def _without_none(type_: Any) -> Any:
+    if isinstance(type_, UnionType):
+        return next(member for member in get_args(type_) if member is not NoneType)
+    return type_
 
 
 def _text(value: object) -> str:
@@ -208,21 +293,6 @@ def _text(value: object) -> str:
     if isinstance(value, enum.Enum):
         return value.name
     return "" if value is None else str(value)
-
-
-def _value(entry: Entry, type_: Any, declared: _Declaration) -> object:
-    """Return the entry's text as the field's type.
-
-    Raises:
-        SettingError: It is no such value; says what was expected.
-    """
-    if isinstance(type_, UnionType):
-        type_ = next(member for member in get_args(type_) if member is not NoneType)
-    value = _converted(entry, type_, declared)
-    expectation = declared.check(value) if declared.check is not None else None
-    if expectation is not None:
-        raise SettingError(*entry, f"expected {expectation}")
-    return value
 
 
 def _converted(entry: Entry, type_: type, declared: _Declaration) -> object:

@@ -7,7 +7,8 @@
     ├── StoreUnusable          the file system refuses the store: path
     ├── SqlError               an expression is none: line, column, reason (`rocket_broker.filter.sql`)
     ├── SettingError           a settings line is wrong: key, value, origin, problem
-    │   └── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
+    │   ├── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
+    │   └── LocalSetting       a request may not change this setting, only the settings file
     └── StartError             the process cannot serve
         ├── AddressInUse       somebody else listens on the address
         └── AddressUnreachable the address that clients would be told cannot be connected to
@@ -23,6 +24,7 @@ __all__ = [
     "AddressUnreachable",
     "BrokerError",
     "DamagedTable",
+    "LocalSetting",
     "SettingError",
     "StartError",
     "StoreUnusable",
@@ -93,6 +95,10 @@ class UnknownSetting(SettingError):  # noqa: N818 - a state, not a mistake
         hint = f"did you mean {suggestion}?" if suggestion else "no key of RocketMQ 4.9 or 5.3 is like it"
         super().__init__(key, value, origin, f"unknown key; {hint}")
         self.suggestion = suggestion
+
+
+class LocalSetting(SettingError):  # noqa: N818 - a state, not a mistake
+    """A request asks for a change that only somebody who starts the server may make, or nobody."""
 
 
 class StartError(BrokerError):

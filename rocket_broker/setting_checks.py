@@ -15,6 +15,7 @@ __all__ = [
     "master",
     "name",
     "permission",
+    "region",
     "timer_precision",
 ]
 
@@ -26,12 +27,18 @@ MAX_DELAY_LEVELS = 1_000
 """Each level has a queue and a task of its own."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+_REGION = re.compile(r"[!-~]{0,127}")
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s;]+):[0-9]{1,5}")
 
 
 def name(value: str) -> str | None:
     """A topic's, broker's or cluster's name."""
     return None if _NAME.fullmatch(value) else "1 to 127 of the characters a-z A-Z 0-9 _ - % |"
+
+
+def region(value: str) -> str | None:
+    """A region: every answer to a producer carries its name, so its length is bounded."""
+    return None if _REGION.fullmatch(value) else "at most 127 printable ASCII characters without blanks"
 
 
 def addresses(value: str) -> str | None:

@@ -48,6 +48,11 @@ SMALL_STORE = {
 with, so all that open ./.streamkit use these. Filtering by SQL92 is Apache's to turn on by hand; here there is nobody
 to do that."""
 
+_LIMIT = "it is a limit that protects the broker from its clients"
+_DISK = "it decides what becomes of messages when the disk fills"
+_REPEATED = "it decides how much is delivered again after a kill"
+"""Why requests cannot change a setting."""
+
 _INT = 2**31 - 1
 _ANY_HOST = ("0.0.0.0", "::", "")
 LOOPBACK = "127.0.0.1"
@@ -123,7 +128,9 @@ class BrokerSettings(ApacheSettings):
     namesrv_addr: str = setting(
         "", "Name servers to register with, separated by ';'.", check=checks.addresses, fixed=True
     )
-    region_id: str = setting("DefaultRegion", "Region in the answers to producers that trace.")
+    region_id: str = setting(
+        "DefaultRegion", "Region in the answers to producers that trace.", check=checks.region
+    )
     trace_on: bool = setting(True, "Tell clients that tracing is welcome.")
 
     # Registration
@@ -148,9 +155,10 @@ class BrokerSettings(ApacheSettings):
         50_000,
         "Most topics; no further one is made, retry topics of groups included (no key of Apache's).",
         minimum=1,
+        local=_LIMIT,
     )
     max_groups: int = setting(
-        50_000, "Most consumer groups; no further one is made (no key of Apache's).", minimum=1
+        50_000, "Most consumer groups; no further one is made (no key of Apache's).", minimum=1, local=_LIMIT
     )
     cluster_topic_enable: bool = setting(True, "The cluster's name is a topic to read and write.", fixed=True)
     broker_topic_enable: bool = setting(True, "The broker's name is a topic to read and write.", fixed=True)
@@ -206,10 +214,13 @@ class BrokerSettings(ApacheSettings):
         4 * 1024 * 1024, "Largest body in bytes.", minimum=1, maximum=_INT, fixed=True
     )
     max_transfer_count_on_message_in_memory: int = setting(
-        4096, "Most messages in the answer to a pull; Apache's default is 32.", minimum=1
+        4096, "Most messages in the answer to a pull; Apache's default is 32.", minimum=1, local=_LIMIT
     )
     max_transfer_bytes_on_message_in_memory: int = setting(
-        4 * 1024 * 1024, "Most bytes in the answer to a pull; Apache's default is 256 KiB.", minimum=1
+        4 * 1024 * 1024,
+        "Most bytes in the answer to a pull; Apache's default is 256 KiB.",
+        minimum=1,
+        local=_LIMIT,
     )
     max_msgs_num_batch: int = setting(
         64, "Most messages the answer to a query by key has.", minimum=1, fixed=True
@@ -245,10 +256,10 @@ class BrokerSettings(ApacheSettings):
         "Reset offsets at the broker, whoever is alive (5.x, where it is the default); false: by the members.",
     )
     flush_consumer_offset_interval: int = setting(
-        5_000, "Milliseconds between writes of consumerOffset.json.", minimum=1
+        5_000, "Milliseconds between writes of consumerOffset.json.", minimum=1, local=_REPEATED
     )
     flush_delay_offset_interval: int = setting(
-        10_000, "Milliseconds between writes of delayOffset.json.", minimum=1
+        10_000, "Milliseconds between writes of delayOffset.json.", minimum=1, local=_REPEATED
     )
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
@@ -271,12 +282,13 @@ class BrokerSettings(ApacheSettings):
         40 * 24 * 3600,
         "Longest delay of a timed message in seconds; Apache's default is three days.",
         minimum=1,
+        local=_LIMIT,
     )
     timer_roll_window_slot: int = setting(
         2 * 24 * 3600, "Moments after which a longer timer is stored anew.", minimum=2, fixed=True
     )
     timer_congest_num_each_slot: int = setting(
-        _INT, "Most messages that may wait for one moment.", minimum=1, maximum=_INT
+        _INT, "Most messages that may wait for one moment.", minimum=1, maximum=_INT, local=_LIMIT
     )
     recall_message_enable: bool = setting(
         True, "Let senders recall timed messages by request 370; Apache's default is false."
@@ -379,30 +391,34 @@ class BrokerSettings(ApacheSettings):
         "Hours of the day at which older files are deleted, separated by ';'.",
         check=checks.hours,
     )
-    clean_resource_interval: int = setting(10_000, "Milliseconds between looks at age and disk.", minimum=1)
+    clean_resource_interval: int = setting(
+        10_000, "Milliseconds between looks at age and disk.", minimum=1, local=_DISK
+    )
     delete_file_batch_max: int = setting(
         10, "Most files of the commit log deleted in one go (5.x).", minimum=1
     )
     delete_commit_log_files_interval: int = setting(
-        100, "Milliseconds between two deleted files of the commit log."
+        100, "Milliseconds between two deleted files of the commit log.", local=_DISK
     )
     disk_max_used_space_ratio: int = setting(
         75,
         "Percent of the disk used from which older files are deleted at any hour.",
         minimum=10,
         maximum=95,
+        local=_DISK,
     )
     clean_file_forcibly_enable: bool = setting(
-        True, "Delete the oldest files, whatever their age, when the disk fills."
+        True, "Delete the oldest files, whatever their age, when the disk fills.", local=_DISK
     )
     disk_space_clean_forcibly_ratio: int = setting(
-        85, "Percent of the disk used from which that is done (5.x).", minimum=10, maximum=100
+        85, "Percent of the disk used from which that is done (5.x).", minimum=10, maximum=100, local=_DISK
     )
     disk_space_warning_level_ratio: int = setting(
         90,
         "Percent of the disk used from which messages are refused (5.x).",
         minimum=10,
         maximum=100,
+        local=_DISK,
     )
 
     @classmethod

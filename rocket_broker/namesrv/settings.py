@@ -18,6 +18,9 @@ from rocket_broker.settings import LOOPBACK, address_connections_ratio
 
 __all__ = ["NameServerSettings"]
 
+_FILE = "it names a file of the server"
+"""Why requests cannot change a setting."""
+
 
 @dataclass
 class NameServerSettings(ApacheSettings):
@@ -30,10 +33,16 @@ class NameServerSettings(ApacheSettings):
     )
     bind_address: str = setting(LOOPBACK, "Address to listen on (5.x).", check=checks.host, fixed=True)
     kv_config_path: Path = setting(
-        Path.home() / "namesrv" / "kvConfig.json", "File of the key-value configuration.", fixed=True
+        Path.home() / "namesrv" / "kvConfig.json",
+        "File of the key-value configuration.",
+        fixed=True,
+        local=_FILE,
     )
     config_store_path: Path | None = setting(
-        None, "File that changed settings are written to; default: the settings file.", fixed=True
+        None,
+        "File that changed settings are written to; default: the settings file.",
+        fixed=True,
+        local=_FILE,
     )
     order_message_enable: bool = setting(
         False, "Put orderTopicConf into routes; true when embedded and beside a broker without settings file."

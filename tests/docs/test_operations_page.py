@@ -19,3 +19,10 @@ def test_the_settings_that_may_be_changed_are_listed(server: str, settings: type
     """All of them, and no others."""
     (row,) = re.findall(rf"^\| {server} \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     assert re.findall(r"`(\w+)`", row) == settings.changeable()
+
+
+def test_the_settings_that_only_the_file_changes_are_listed() -> None:
+    """All of them, and no others; none of a running name server's is one."""
+    (row,) = re.findall(r"^\| nothing, by requests: [^|]* \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row) == BrokerSettings.local()
+    assert NameServerSettings.local() == []

@@ -14,7 +14,8 @@ from rocket_broker.properties_file import (
     entries_of,
     parse_properties,
     read_properties,
-    rewrite_properties,
+    replace_text,
+    rewritten,
 )
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.settings import FlushDiskType
@@ -215,24 +216,32 @@ def test_name_servers_are_a_list_without_repetition() -> None:
     assert settings.name_servers == ["a:1", "b:2"]
 
 
-def test_rewriting_keeps_comments_and_the_other_lines(tmp_path: Path) -> None:
-    """A setting changed from afar changes its own line and nothing else."""
-    path = tmp_path / "broker.conf"
-    path.write_text("# mine\nbrokerName=a\ntraceOn=true\ntraceOn=true\nlistenPort=1")
-    rewrite_properties(path, {"traceOn": "false", "brokerPermission": "4"})
-    assert path.read_text() == "# mine\nbrokerName=a\ntraceOn=false\nlistenPort=1\nbrokerPermission=4\n"
+def test_rewriting_keeps_comments_and_the_other_lines() -> None:
+    """A setting changed from afar changes its own line and nothing else; line ends stay what they are."""
+    text = "# mine\r\nbrokerName=a\r\ntraceOn=true\ntraceOn=true\nlistenPort=1"
+    changed = rewritten(text, {"traceOn": "false", "brokerPermission": "4"})
+    assert changed == "# mine\r\nbrokerName=a\r\ntraceOn=false\nlistenPort=1\nbrokerPermission=4\n"
 
 
-def test_rewriting_leaves_links_and_permissions_as_they_are(tmp_path: Path) -> None:
-    """Settings that are linked from elsewhere stay there, and what only their owner may read stays so."""
-    path, link = tmp_path / "of-the-host.conf", tmp_path / "broker.conf"
+def test_a_line_that_would_swallow_the_next_one_is_an_error() -> None:
+    """A backslash at the file's end joins whatever is added behind it."""
+    with pytest.raises(BrokerError, match="last line ends with a backslash"):
+        rewritten("brokerName=a\\", {"traceOn": "false"})
+
+
+def test_a_settings_file_keeps_its_permissions_and_links_to_it(tmp_path: Path) -> None:
+    """Settings that are linked from elsewhere stay there; a new file is for its owner only."""
+    path, link, new = tmp_path / "of-the-host.conf", tmp_path / "broker.conf", tmp_path / "new.conf"
     path.write_text("brokerName=a\n")
-    path.chmod(0o600)
+    path.chmod(0o640)
     link.symlink_to(path.name)
-    rewrite_properties(link, {"brokerPermission": "4"})
+    replace_text(link, "brokerName=b\n")
     assert link.is_symlink()
-    assert path.read_text() == "brokerName=a\nbrokerPermission=4\n"
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() == "brokerName=b\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+    replace_text(new, "brokerName=c\n")
+    assert new.stat().st_mode & 0o777 == 0o600
+    assert {file.name for file in tmp_path.iterdir()} == {path.name, link.name, new.name}
 
 
 @pytest.mark.parametrize("content", [b"brokerName=\\u00zz", b"brokerName=\xff\xfe"])

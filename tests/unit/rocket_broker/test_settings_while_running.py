@@ -1,5 +1,6 @@
 """Settings that are changed while a broker runs: they count at once, and stand in the file it was started with."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,9 +8,13 @@ import pytest
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.errors import SettingError
 from rocket_broker.properties_file import entries_of
+from rocket_broker.settings import BrokerSettings
 from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.codes import ResponseCode
 from tests.end_to_end.raw_client import RawClient, with_broker
+
+OTHER_VALUES = {"cleanFileForciblyEnable": "true", "timerCongestNumEachSlot": "1"}
+"""Of settings whose value here 11 is not another of."""
 
 
 async def change(client: RawClient, text: str) -> int:
@@ -40,11 +45,11 @@ def test_a_change_is_written_into_the_file_and_nothing_else_there_is_touched(tmp
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         embedded.broker.settings.source = file
-        assert await change(client, "traceOn=false\nmaxTopics=100\n") == 0
+        assert await change(client, "traceOn=false\ndeleteWhen=05\n") == 0
         assert await change(client, "regionId=r2\nlistenPort=1\n") == ResponseCode.SYSTEM_ERROR
 
     with_broker(scene)
-    assert file.read_text() == "# our broker\ntraceOn=false\n\nregionId=r1\nmaxTopics=100\n"
+    assert file.read_text() == "# our broker\ntraceOn=false\n\nregionId=r1\ndeleteWhen=05\n"
 
 
 def test_what_cannot_be_written_into_the_file_is_not_changed(tmp_path: Path) -> None:
@@ -69,8 +74,8 @@ def test_a_change_counts_although_the_topics_cannot_be_written() -> None:
         in_the_way = broker.settings.config_dir / "topics.json.tmp"
         in_the_way.mkdir(parents=True)
         try:
-            assert await change(client, "brokerPermission=4\nflushDelayOffsetInterval=77\n") == 0
-            assert (broker.settings.broker_permission, broker.delays.flush_seconds) == (4, 0.077)
+            assert await change(client, "brokerPermission=4\n") == 0
+            assert broker.settings.broker_permission == 4
             assert told
         finally:
             in_the_way.rmdir()
@@ -89,3 +94,107 @@ def test_a_setting_that_is_read_at_the_start_is_refused_by_name() -> None:
         settings.update(entries_of({"flushDiskType": "ASYNC_FLUSH"}, "test"))
 
     with_broker(scene)
+
+
+def test_no_request_makes_the_broker_delete_messages_that_nobody_consumed() -> None:
+    """Nor may it make the broker take an empty disk for a full one."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        sent = [(await client.send(body=bytes(1000))).queue_offset for _ in range(20)]
+        for text in (
+            "diskMaxUsedSpaceRatio=10\ndiskSpaceCleanForciblyRatio=10\n",
+            "cleanResourceInterval=1\n",
+        ):
+            assert await change(client, text) == ResponseCode.NO_PERMISSION
+        await asyncio.sleep(60)
+        assert [message.queue_offset for message in await client.messages()] == sent
+
+    with_broker(scene, mappedFileSizeCommitLog="4096", cleanFileForciblyEnable="true")
+
+
+@pytest.mark.parametrize("key", BrokerSettings.local())
+def test_a_setting_that_protects_messages_and_memory_is_changed_in_the_file_only(
+    tmp_path: Path, key: str
+) -> None:
+    """A request is told why, and where to change the setting; its present value is no change."""
+    file = tmp_path / "broker.conf"
+    file.write_text("traceOn=true\n")
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        settings = embedded.broker.settings
+        settings.source = file
+        shown = settings.to_properties()
+        text = f"traceOn=false\n{key}={OTHER_VALUES.get(key, '11')}\n"
+        answer = await client.ask(Code.UPDATE_BROKER_CONFIG, None, text.encode())
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert f"{key}=" in (answer.remark or "")
+        assert f"change it in {file} and restart" in (answer.remark or "")
+        assert (settings.to_properties(), file.read_text()) == (shown, "traceOn=true\n")
+        (same,) = [line for line in shown.splitlines() if line.startswith(f"{key}=")]
+        assert await change(client, same) == 0
+
+    with_broker(scene)
+    assert file.read_text() == "traceOn=true\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("rocketmqHome=-c $@|sh . echo id\n", ResponseCode.NO_PERMISSION),  # CVE-2023-33246
+        ("brokerConfigPath=/etc/passwd\n", ResponseCode.NO_PERMISSION),
+        ("useEpollNativeSelector=true\n", ResponseCode.NO_PERMISSION),
+        ("noSuchKey=1\n", ResponseCode.SYSTEM_ERROR),
+        ("aclEnable=true\n", ResponseCode.SYSTEM_ERROR),
+        ("regionId=" + "x" * 128 + "\n", ResponseCode.SYSTEM_ERROR),
+        ("regionId=r2\\nlistenPort=1\n", ResponseCode.SYSTEM_ERROR),
+        ("regionId=\\u0000\n", ResponseCode.SYSTEM_ERROR),
+        ("regionId=\\ud800\n", ResponseCode.SYSTEM_ERROR),
+        ("deleteWhen=" + "04;" * 342 + "\n", ResponseCode.SYSTEM_ERROR),
+        ("traceOn=false\n" * 257, ResponseCode.SYSTEM_ERROR),
+        ("k" * 129 + "=1\n", ResponseCode.SYSTEM_ERROR),
+        ("#" * 70_000 + "\ntraceOn=false\n", ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_nothing_that_means_nothing_or_has_no_bound_is_taken(
+    tmp_path: Path, text: str, code: ResponseCode
+) -> None:
+    """File and settings stay as they are, and the answer is short."""
+    file = tmp_path / "broker.conf"
+    file.write_text("traceOn=true\n")
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        embedded.broker.settings.source = file
+        shown = embedded.broker.settings.to_properties()
+        answer = await client.ask(Code.UPDATE_BROKER_CONFIG, None, text.encode())
+        assert answer.code == code
+        assert len(answer.remark or "") < 2_000
+        assert embedded.broker.settings.to_properties() == shown
+
+    with_broker(scene)
+    assert file.read_text() == "traceOn=true\n"
+
+
+def test_a_refused_key_may_be_told_its_harmless_value() -> None:
+    """Tools may send back what they were told; there is nothing to write."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        told = embedded.broker.settings.to_properties()
+        lines = [line for line in told.splitlines() if line.startswith(("aclEnable", "brokerRole", "listen"))]
+        assert await change(client, "\n".join(lines)) == 0
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize("last", ["regionId=r1\\", "noSuchKey=1"])
+def test_a_file_that_the_next_start_could_not_read_is_not_written(tmp_path: Path, last: str) -> None:
+    """A line that swallows the next one, and one that somebody has broken meanwhile."""
+    file = tmp_path / "broker.conf"
+    file.write_text(f"traceOn=true\n{last}")
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        embedded.broker.settings.source = file
+        assert await change(client, "deleteWhen=05\n") == ResponseCode.SYSTEM_ERROR
+        assert embedded.broker.settings.delete_when == "04"
+
+    with_broker(scene)
+    assert file.read_text() == f"traceOn=true\n{last}"
