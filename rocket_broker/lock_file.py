@@ -8,6 +8,7 @@ queue may have two owners until the former one asks again.
 import logging
 from pathlib import Path
 
+from rocket_broker.private_files import make_private_directory, open_private
 from rocket_broker.queue_locks import HeldLock, QueueLocks
 from rocket_remoting.bodies import Body, decode_body, encode_body
 from rocket_remoting.clock import Clock
@@ -79,9 +80,10 @@ class LockFile:
             if _is_usual(lock.group) and _is_usual(lock.client_id)
         ]
         if locks:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self._path.parent)
             fresh = self._path.with_name(self._path.name + ".tmp")
-            fresh.write_bytes(encode_body(_Stored(locks=locks)))
+            with open_private(fresh, "wb") as file:
+                file.write(encode_body(_Stored(locks=locks)))
             fresh.replace(self._path)
 
 

@@ -24,6 +24,7 @@ from typing import TypeVar
 import msgspec
 
 from rocket_broker.errors import DamagedTable
+from rocket_broker.private_files import make_private_directory, open_private
 from rocket_remoting.errors import RemotingError
 
 __all__ = ["TableFile"]
@@ -116,12 +117,14 @@ class TableFile:
             self._written = number
 
     def _replace(self, content: bytes, durable: bool) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self.path.parent)
         is_good = self.path.exists() and not self._is_damaged
         if is_good and not self._is_synced:
             self._sync()
         durable = durable or not (is_good or self.backup.exists())
-        with self._temporary.open("wb") as file:
+        with open_private(self._temporary, "wb") as file:
+            if self.path.exists():
+                shutil.copymode(self.path, self._temporary)
             file.write(content)
             if durable:
                 file.flush()
@@ -142,6 +145,8 @@ class TableFile:
         link.unlink(missing_ok=True)
         try:
             os.link(self.path, link)
-        except OSError:
-            shutil.copyfile(self.path, link)
+        except OSError:  # a file system without links
+            with open_private(link, "wb") as copy:
+                shutil.copymode(self.path, link)
+                copy.write(self.path.read_bytes())
         link.replace(self.backup)

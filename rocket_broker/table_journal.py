@@ -22,6 +22,7 @@ from typing import BinaryIO, TypeVar
 
 import msgspec
 
+from rocket_broker.private_files import make_private_directory, open_private
 from rocket_remoting.bodies import Body, DataVersion, decode_body, encode_body
 from rocket_remoting.errors import RemotingError
 
@@ -62,8 +63,8 @@ class TableJournal:
         head = b'{"version":' + encode_body(version) + b',"entry":'
         lines = [head + encode_body(entry) + b"}\n" for entry in entries]
         self._added.set()  # first: what cannot be noted is to be in the table all the same, as soon as it can
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
+        make_private_directory(self.path.parent)
+        with open_private(self.path, "a+b") as file:
             if _ends_amid_a_line(file):
                 lines.insert(0, b"\n")
             file.write(b"".join(lines))

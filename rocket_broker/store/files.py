@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from rocket_broker.private_files import FILE_MODE, make_private_directory
 from rocket_broker.store.errors import StoreLocked
 
 __all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "FileLock", "FileSystem", "OsFileSystem"]
@@ -49,7 +50,7 @@ class FileSystem(Protocol):
     """What the store needs of a file system. Errors are `OSError`, as the operating system's."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory and those above it, where they are missing."""
+        """Make a directory and those above it, where they are missing, closed to other users."""
 
     def names(self, path: Path) -> list[str]:
         """Return the names in a directory, sorted; none if there is no directory."""
@@ -61,7 +62,10 @@ class FileSystem(Protocol):
         """Return when a file was last written, in milliseconds since 1970; 0 if there is none."""
 
     def create(self, path: Path, size: int) -> None:
-        """Make a file of zeros that takes no room on the disk yet. There must be none of this name."""
+        """Make a file of zeros that takes no room on the disk yet and is closed to other users.
+
+        There must be none of this name.
+        """
 
     def map(self, path: Path, ordered_to: int = 0) -> memoryview:
         """Map a whole file for reading and writing; it stays mapped as long as a view of it is alive.
@@ -123,10 +127,7 @@ class OsFileSystem:
         self._unsynced_directories: set[Path] = set()
 
     def make_directory(self, path: Path) -> None:
-        if not path.is_dir():
-            self.make_directory(path.parent)
-            path.mkdir(exist_ok=True)
-            self._unsynced_directories.add(path.parent)
+        self._unsynced_directories.update(made.parent for made in make_private_directory(path))
 
     def names(self, path: Path) -> list[str]:
         try:
@@ -147,7 +148,7 @@ class OsFileSystem:
             return 0
 
     def create(self, path: Path, size: int) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             os.ftruncate(descriptor, size)
         except OSError:
@@ -278,7 +279,7 @@ class _OsFileLock:
     """Two locks on one file: Java's kind keeps Apache's broker out, the other a store of this process."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
