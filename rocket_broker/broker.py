@@ -306,7 +306,6 @@ class Broker:
         except OSError as e:  # the settings have changed all the same
             _log.error("the topics could not be written, as the settings have them now: %s", e)
         self.store.keep_files_as(self.settings.store_settings())
-        self.delays.flush_seconds = self.settings.flush_delay_offset_interval / 1000
 
     async def _keep_house(self) -> None:
         """Forget clients that fell silent and locks that expired, and sample the statistics."""

@@ -4,9 +4,9 @@ For each level there is one queue of the schedule topic and one offset: everythi
 delivered. All messages of a level wait equally long, so only the head needs to be looked at. A level waits on
 one timer for its head, or, when its queue is empty, for the arrival of a message: nothing polls.
 
-The offsets are kept in Apache's ``delayOffset.json``, written every ten seconds and at the end, always after
-what they say was delivered is on the disk. A killed broker delivers again what it delivered since: delivery is
-at least once.
+The offsets are kept in Apache's ``delayOffset.json``, written a second after something was delivered and at the end,
+always after what they say was delivered is on the disk. A killed broker delivers again what it delivered since:
+delivery is at least once. While nothing is delivered nothing is written.
 """
 
 import asyncio
@@ -56,7 +56,6 @@ class DelayService:
 
     Attributes:
         offsets: Level -> offset of the first message that is not delivered yet.
-        flush_seconds: How often the offsets are written.
     """
 
     def __init__(
@@ -75,9 +74,8 @@ class DelayService:
         self._writer = writer
         self._clock = clock
         self._file = TableFile(path)
-        self.flush_seconds = flush_interval_ms / 1000
+        self._flush_seconds = flush_interval_ms / 1000
         self._timers: dict[int, asyncio.Handle] = {}
-        self._flush_timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._saved: dict[int, int] = {}
 
@@ -113,7 +111,7 @@ class DelayService:
         self._store.arrival_listeners.append(self._arrived)
         for level in self._levels:
             self._run(level)
-        self._flush_timer = asyncio.get_running_loop().call_later(self.flush_seconds, self._flush)
+        self._save_soon()
 
     def stop(self) -> None:
         """Deliver no more, and write the offsets."""
@@ -121,9 +119,6 @@ class DelayService:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        if self._flush_timer is not None:
-            self._flush_timer.cancel()
-            self._flush_timer = None
         if self._saving is not None:
             self._saving.cancel()
         try:
@@ -157,10 +152,15 @@ class DelayService:
         if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
             self._timers[queue_id + 1] = asyncio.get_running_loop().call_soon(self._run, queue_id + 1)
 
-    def _flush(self) -> None:
-        self._flush_timer = asyncio.get_running_loop().call_later(self.flush_seconds, self._flush)
+    def _save_soon(self) -> None:
+        """Have the offsets written within the interval, if they have moved."""
         if self.offsets != self._saved and (self._saving is None or self._saving.done()):
-            self._saving = asyncio.create_task(self._save_what_is_on_the_disk(), name="delay offsets")
+            self._saving = asyncio.create_task(self._save_until_written(), name="delay offsets")
+
+    async def _save_until_written(self) -> None:
+        while self.offsets != self._saved:
+            await asyncio.sleep(self._flush_seconds)
+            await self._save_what_is_on_the_disk()
 
     async def _save_what_is_on_the_disk(self) -> None:
         """Write the offsets when what they say was delivered is on the disk: it must not be passed over."""
@@ -182,6 +182,7 @@ class DelayService:
         except Exception:  # whatever is wrong with one message or the disk: the level goes on
             _log.exception("delay level %d: trying again", level)
             wait = RETRY_SECONDS
+        self._save_soon()
         if wait is None:
             return
         loop = asyncio.get_running_loop()

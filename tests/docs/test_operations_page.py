@@ -1,6 +1,8 @@
 """docs/operations.md: which settings may be changed while a server runs."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -26,3 +28,16 @@ def test_the_settings_that_only_the_file_changes_are_listed() -> None:
     (row,) = re.findall(r"^\| nothing, by requests: [^|]* \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     assert re.findall(r"`(\w+)`", row) == BrokerSettings.local()
     assert NameServerSettings.local() == []
+
+
+def test_systemd_understands_the_broker_s_unit(tmp_path: Path) -> None:
+    """Every line; and nothing is created that others may open."""
+    text = (PAGE.parent / "systemd" / "streamkit-broker.service").read_text()
+    assert "\nUMask=0077\n" in text
+    systemd = shutil.which("systemd-analyze")
+    if systemd is None:
+        pytest.skip("there is no systemd to ask")
+    unit = tmp_path / "streamkit-broker.service"
+    unit.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={shutil.which('true')}", text, flags=re.MULTILINE))
+    verified = subprocess.run([systemd, "verify", str(unit)], capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")

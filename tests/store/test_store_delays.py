@@ -1,6 +1,7 @@
 """Delayed messages by level when the machine dies."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from rocket_broker.message_writer import MessageWriter
 from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.schedule.delay_service import DelayService
+from rocket_broker.settings import BrokerSettings
 from rocket_broker.store import MessageStore
 from rocket_remoting.topics import SCHEDULE_TOPIC
 from streamkit.testing.virtual_time import VirtualTime
@@ -25,7 +27,7 @@ def service_of(disk: Disk, store: MessageStore, offsets: Path) -> DelayService:
         writer=MessageWriter(store, LEVELS, disk.clock, ("127.0.0.1", 10911)),
         clock=disk.clock,
         path=offsets,
-        flush_interval_ms=2_000,
+        flush_interval_ms=BrokerSettings().flush_delay_offset_interval,
     )
     service.load()
     return service
@@ -66,6 +68,33 @@ def test_the_offsets_pass_over_nothing_that_is_lost(tmp_path: Path, seed: int) -
     with VirtualTime() as time:
         disk = Disk(FaultyFileSystem(), Path("/store"), time.clock)  # type: ignore[arg-type]
         time.run(goes_on(*time.run(delivers(disk))))
+
+
+def test_a_kill_repeats_at_most_what_was_delivered_within_a_second(tmp_path: Path) -> None:
+    """Whenever it comes: what the file says then is where the next start goes on."""
+    file = tmp_path / "delayOffset.json"
+
+    async def scene(disk: Disk) -> None:
+        store = disk.open()
+        await store.start()
+        service = service_of(disk, store, file)
+        service.start()
+        properties = {"DELAY": "1", "REAL_TOPIC": "orders", "REAL_QID": "0"}
+        delivered = [0]
+        for _ in range(300):  # every 10 ms, for three seconds
+            due = disk.clock.now_ms() + 1_000
+            store.put(message(SCHEDULE_TOPIC, properties=properties, tags_code=due))
+            await asyncio.sleep(0.01)
+            delivered.append(store.max_offset("orders", 0))
+            saved = json.loads(file.read_text())["offsetTable"]["1"] if file.exists() else 0
+            a_second_ago = delivered[max(0, len(delivered) - 102)]
+            assert a_second_ago <= saved <= delivered[-1]
+        assert saved
+        service.stop()
+        await store.stop()
+
+    with VirtualTime() as time:
+        time.run(scene(Disk(FaultyFileSystem(), Path("/store"), time.clock)))  # type: ignore[arg-type]
 
 
 def test_messages_deleted_before_they_are_due_hold_up_nobody(tmp_path: Path) -> None:
