@@ -170,7 +170,7 @@ class RequestHandlers:
             statistics=statistics,
             queue_time=queue_time,
         )
-        self._cleaning = cleaning = CleaningProcessor(settings=settings, store=store, clock=clock)
+        self._cleaning = cleaning = CleaningProcessor(store=store)
         self.table: dict[int, RequestHandler] = {
             Code.SEND_MESSAGE: sending.send,
             Code.SEND_MESSAGE_V2: sending.send,
@@ -237,7 +237,7 @@ class RequestHandlers:
             Code.GET_BROKER_RUNTIME_INFO: runtime.info,
             Code.GET_ALL_CONSUMER_OFFSET: runtime.consumer_offsets,
             Code.GET_ALL_DELAY_OFFSET: runtime.delay_offsets,
-            Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.delete_expired,
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: cleaning.clean_queues,
             Code.DELETE_EXPIRED_COMMITLOG: cleaning.delete_expired,
             Code.GET_BROKER_CONFIG: lambda _, command: answer_settings(settings, command),
             Code.UPDATE_BROKER_CONFIG: lambda who, command: answer_settings_update(settings, who, command),

@@ -260,8 +260,8 @@ class BrokerSettings(ApacheSettings):
     )
     flush_delay_offset_interval: int = setting(
         1_000,
-        "Milliseconds between a delivery after its delay and the write of delayOffset.json that notes it: what a killed "
-        "broker delivers again; Apache's default is 10000.",
+        "Milliseconds between a delivery of a delay level and the write of delayOffset.json that notes it: what a "
+        "killed broker delivers again; Apache's default is 10000.",
         minimum=1,
         local=_REPEATED,
     )

@@ -1,15 +1,13 @@
-"""Requests 306 and 329: delete messages that are older than they are kept, now and not at ``deleteWhen``.
+"""Requests 306 and 329 delete what has expired, now and not at the hour of ``deleteWhen``.
 
-The entries of consume queues go with the files they lead to, so both requests do the same. As on Apache's
-broker the answer says that the deletion has begun.
+Nothing goes that a look at that hour would have left: a file of the commit log must be older than ``fileReservedTime``.
+As on Apache's broker the answer says that the deletion has begun.
 """
 
 import asyncio
 import logging
 
-from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
-from rocket_remoting.clock import Clock
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 
@@ -17,23 +15,23 @@ __all__ = ["CleaningProcessor"]
 
 _log = logging.getLogger(__name__)
 
-HOUR_MS = 3_600_000
-
 
 class CleaningProcessor:
-    """Deletes old files when people ask for it."""
+    """Deletes expired files at a request."""
 
-    def __init__(self, *, settings: BrokerSettings, store: MessageStore, clock: Clock) -> None:
-        self._settings = settings
+    def __init__(self, *, store: MessageStore) -> None:
         self._store = store
-        self._clock = clock
         self._deleting: asyncio.Task[None] | None = None
 
     def delete_expired(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """CLEAN_EXPIRED_CONSUMEQUEUE (306) and DELETE_EXPIRED_COMMITLOG (329)."""
+        """DELETE_EXPIRED_COMMITLOG (329): delete the expired files of the commit log, at most deleteFileBatchMax."""
         if self._deleting is None or self._deleting.done():
             _log.info("%s has old messages deleted", connection.remote_address, extra=connection.log_peer)
             self._deleting = asyncio.ensure_future(self._delete())
+        return RemotingCommand.response(command)
+
+    def clean_queues(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+        """CLEAN_EXPIRED_CONSUMEQUEUE (306): answer success, since entries of queues go with their messages."""
         return RemotingCommand.response(command)
 
     async def stop(self) -> None:
@@ -44,8 +42,6 @@ class CleaningProcessor:
 
     async def _delete(self) -> None:
         try:
-            await self._store.delete_before(
-                self._clock.now_ms() - self._settings.file_reserved_time * HOUR_MS
-            )
+            await self._store.delete_expired()
         except OSError as e:
             _log.error("old messages could not be deleted: %s", e)

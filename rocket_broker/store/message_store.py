@@ -469,13 +469,13 @@ class MessageStore:
             self._flusher.dirty_queues.discard(queue)
         self.flush()  # the mark need not lead to them any more
 
-    async def delete_before(self, before_ms: int) -> int:
-        """Delete the commit log's oldest files last written before a time; return how many; see `retention`.
+    async def delete_expired(self) -> int:
+        """Delete the oldest files of the commit log that are older than they are kept; return how many (`retention`).
 
         Raises:
             OSError: The disk refused.
         """
-        return await self._retention.delete_before(before_ms)
+        return await self._retention.delete_expired()
 
     def keep_files_as(self, settings: StoreSettings) -> None:
         """Delete old files as these settings say from the next look on; nothing else in them counts."""

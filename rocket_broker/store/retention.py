@@ -14,6 +14,9 @@ count even if none is. Everything is brought to the disk first, so that no crash
 was counted: what led to deleted messages cannot be made anew. Files are removed in a worker thread, where a gigabyte
 takes its time; who reads one of them just then keeps what he reads.
 
+Ages are told by a clock that does not follow the wall clock where it jumps ahead (`age_clock`), and in the first ten
+minutes nothing is deleted by age: a machine that has just started may not have heard from its time server yet.
+
 A file that cannot be removed is tried again before any other: a hole between files would be taken for a loss.
 """
 
@@ -22,6 +25,7 @@ import logging
 import threading
 from datetime import UTC, datetime
 
+from rocket_broker.store.age_clock import AgeClock
 from rocket_broker.store.flush import Flusher
 from rocket_broker.store.mapped_file import MappedFile
 from rocket_broker.store.store_files import StoreFiles
@@ -30,6 +34,9 @@ from rocket_remoting.clock import Clock
 __all__ = ["Retention"]
 
 _log = logging.getLogger(__name__)
+
+UNSURE_SECONDS = 600.0
+"""Time servers are asked at the start of a machine, and answer within minutes."""
 
 _WHATEVER_AGE = 2**63 - 1
 _QUEUES_IN_ONE_GO = 100
@@ -50,43 +57,58 @@ class Retention:
         self._files = files
         self._flusher = flusher
         self._clock = clock
+        self._ages = AgeClock(clock)
         self._deleting = asyncio.Lock()
         self._taken: list[MappedFile] = []  # out of log, queues and index; still to be removed, in this order
         self._removing = threading.Lock()
 
     async def run(self) -> None:
         """Look at age and disk from time to time, until cancelled."""
+        loop = asyncio.get_running_loop()
+        sure_from = loop.time() + UNSURE_SECONDS
         while True:
             await asyncio.sleep(self.settings.clean_resource_interval / 1000)
+            is_sure = loop.time() >= sure_from
+            if not is_sure:
+                self._ages.reset()
             try:
-                await self.clean()
+                await self.clean(by_age=is_sure)
             except OSError as e:
                 _log.error("%s: old messages could not be deleted: %s", self.settings.root, e)
 
-    async def clean(self) -> int:
+    async def clean(self, *, by_age: bool = True) -> int:
         """Delete what is due now and return how many files of the commit log that were.
+
+        Args:
+            by_age: Delete files because they are old; otherwise only for want of room.
 
         Raises:
             OSError: The disk refused.
         """
-        settings, now = self.settings, self._clock.now_ms()
+        settings, before_ms = self.settings, self._expired_before()
         used = self._used_percent()
         self._note_room(used)
         if settings.clean_file_forcibly_enable and used > settings.disk_space_clean_forcibly_ratio:
             return await self._delete(_WHATEVER_AGE, f"{used:.0f} % of the disk are used")
-        before_ms = now - settings.file_reserved_time
+        if not by_age:
+            return 0
         if used > settings.disk_max_used_space_ratio:
             return await self._delete(before_ms, f"older than kept, {used:.0f} % of the disk are used")
-        hour = datetime.fromtimestamp(now / 1000, tz=UTC).astimezone().hour
+        now = self._clock.now_ms() / 1000
+        hour = datetime.fromtimestamp(now, tz=UTC).astimezone().hour
         return await self._delete(before_ms, "older than kept") if hour in settings.delete_when else 0
 
-    async def delete_before(self, before_ms: int) -> int:
-        """Delete files of the commit log last written before a time, and return how many that were.
+    async def delete_expired(self) -> int:
+        """Delete files that are older than they are kept, at whatever hour, and return how many that were.
 
         Raises:
             OSError: The disk refused. Nothing is deleted when it refused the flush before.
         """
-        return await self._delete(before_ms, "as asked")
+        return await self._delete(self._expired_before(), "older than kept, as asked")
+
+    def _expired_before(self) -> int:
+        """Return when a file must have been written last to be old now: the clock is read at each look."""
+        return self._ages.now_ms(asyncio.get_running_loop().time()) - self.settings.file_reserved_time
 
     def _used_percent(self) -> float:
         settings = self.settings

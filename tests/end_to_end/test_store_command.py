@@ -22,6 +22,7 @@ from rocket_remoting.clock import SystemClock
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import encode_properties
 from rocket_remoting.record import decode_record
+from tests.store.disk import delete_old
 
 LOG_FILE_SIZE = 64 * 1024
 SETTINGS = {
@@ -257,7 +258,7 @@ def test_a_queue_without_messages_keeps_its_count_when_repaired(tmp_path: Path) 
     store = opened(tmp_path)
     for number in range(300):
         store.put(StoreMessage("orders" if number > 2 else "idle", 0, b"%03d" % number + bytes(500)))
-    assert asyncio.run(store.delete_before(2**62))
+    assert delete_old(store)
     asyncio.run(store.stop())
     run("repair", tmp_path, "--yes")
     assert verified(tmp_path)["sound"]

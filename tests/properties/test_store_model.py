@@ -13,7 +13,7 @@ from rocket_broker.store import FlushDiskType, GetStatus, MessageStore, PutStatu
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.record import decode_record
 from rocket_remoting.sys_flag import TRANSACTION_PREPARED
-from tests.store.disk import Disk, FakeClock, message
+from tests.store.disk import Disk, FakeClock, delete_old, message
 from tests.store.faulty_file_system import FaultyFileSystem
 
 STORE_LOG = logging.getLogger("rocket_broker.store")
@@ -111,7 +111,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(what=st.sampled_from(["flush", "delete a topic", "delete expired", "stop and start"]))
     def maintain(self, what: str) -> None:
         if what == "delete expired":
-            if asyncio.run(self.store.delete_before(2**62)):
+            if delete_old(self.store):
                 self.durable = len(self.log)
             return
         self.durable = len(self.log)

@@ -2,7 +2,8 @@
 
 import asyncio
 import errno
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from rocket_broker.store import GetStatus, MessageStore, PutStatus
 from rocket_broker.store.files import OsFileSystem
+from rocket_remoting.clock import Clock
+from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import (
     ENTRIES_PER_FILE,
     Disk,
@@ -131,7 +134,7 @@ def test_at_most_ten_files_go_at_once_and_never_the_last(disk: Disk) -> None:
     store = disk.open()
     while len(log_files(disk)) < 13:
         store.put(message(body=bytes(8000)))
-    assert [asyncio.run(store.delete_before(2**62)) for _ in range(3)] == [10, 2, 0]
+    assert [delete_old(store) for _ in range(3)] == [10, 2, 0]
     assert len(log_files(disk)) == 1
     assert store.put(message()).status is PutStatus.OK
 
@@ -233,22 +236,141 @@ def test_a_file_that_somebody_else_removed_is_passed_over(disk: Disk) -> None:
     assert store.get("orders", 0, store.min_offset("orders", 0), 32, 2**31).status is GetStatus.FOUND
 
 
-def test_a_running_store_cleans_by_itself(disk: Disk) -> None:
-    """It looks every clean_resource_interval; here every message is too old at once, at any hour."""
+class SetClock:
+    """The clock of virtual time, set ahead or back."""
 
-    async def main() -> None:
-        store = disk.open(
-            clean_resource_interval=1, file_reserved_time=-(10**15), delete_when=frozenset(range(24))
-        )
-        await store.start()
+    def __init__(self, clock: Clock) -> None:
+        self.ahead_hours = 0
+        self._clock = clock
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms() + self.ahead_hours * HOUR
+
+
+def run_scene(scene: Callable[[MessageStore, Disk, SetClock], Coroutine[None, None, None]]) -> None:
+    """Run a scene with four files in a log, written a moment ago, that are deleted at any hour when they are old."""
+    with VirtualTime() as time:
+        clock = SetClock(time.clock)
+        disk = Disk(FaultyFileSystem(), Path("/store"), clock)  # type: ignore[arg-type]
+        store = disk.open(delete_when=frozenset(range(24)), clean_resource_interval=60_000)
         while len(log_files(disk)) < 4:
             store.put(message(body=bytes(8000)))
-        async with asyncio.timeout(60):
-            while len(log_files(disk)) > 1:  # noqa: ASYNC110 - nobody tells of it
-                await asyncio.sleep(0.001)
-        await store.stop()
+        for name in log_files(disk):
+            disk.file_system.modified[disk.root / "commitlog" / name] = clock.now_ms()  # type: ignore[attr-defined]
+        time.run(scene(store, disk, clock))
+        time.run(store.stop())
 
-    asyncio.run(main())
+
+async def hours(number: float) -> None:
+    """Let so many hours pass."""
+    await asyncio.sleep(number * 3600)
+
+
+def test_a_running_store_cleans_by_itself() -> None:
+    """Files go at the first look when they are old, whatever else happens."""
+
+    async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
+        await store.start()
+        await hours(71.9)
+        assert len(log_files(disk)) == 4
+        await hours(0.2)
+        assert len(log_files(disk)) == 1
+
+    run_scene(scene)
+
+
+@pytest.mark.parametrize(("ahead", "kept"), [(30 * 24, 35.5), (12, 59), (-12, 83)])
+def test_a_clock_that_jumps_makes_no_file_old(
+    ahead: int, kept: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ahead by 30 days, files of 72 hours last half of what is left of these: time to set the clock right."""
+
+    async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
+        await store.start()
+        await hours(1)
+        clock.ahead_hours = ahead
+        await hours(kept - 0.1)
+        assert (len(log_files(disk)), await store.delete_expired()) == (4, 0)
+        await hours(0.2)
+        assert len(log_files(disk)) == 1
+
+    run_scene(scene)
+    jump = {720: "30 days, 0:00:00", 12: "12:00:00"}.get(ahead, "")
+    assert (
+        caplog.text.count("the clock jumped ahead by") == caplog.text.count(f"by {jump}: until") == bool(jump)
+    )
+
+
+def test_a_jump_that_is_taken_back_in_time_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Files are as old then as they would have been."""
+
+    async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
+        await store.start()
+        await hours(1)
+        clock.ahead_hours = 30 * 24
+        await hours(10)
+        clock.ahead_hours = 0
+        await hours(60.9)
+        assert len(log_files(disk)) == 4
+        await hours(0.2)
+        assert len(log_files(disk)) == 1
+
+    with caplog.at_level(logging.INFO):
+        run_scene(scene)
+    assert "files of the commit log grow old by the clock again" in caplog.text
+
+
+def test_nothing_is_deleted_by_age_before_the_clock_can_have_been_set() -> None:
+    """A machine that has just started with a clock far ahead has ten minutes to hear of the time."""
+
+    async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
+        clock.ahead_hours = 30 * 24
+        await store.start()
+        await hours(9 / 60)
+        assert len(log_files(disk)) == 4
+        clock.ahead_hours = 0
+        await hours(71.5)
+        assert len(log_files(disk)) == 4
+
+    run_scene(scene)
+
+
+def test_a_clock_that_is_set_at_the_start_counts_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A machine without a clock of its own begins in the past: what is old by the right time is deleted."""
+
+    async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
+        clock.ahead_hours = -10_000
+        await store.start()
+        await hours(5 / 60)
+        clock.ahead_hours = 80
+        await hours(6 / 60)
+        assert len(log_files(disk)) == 1
+
+    run_scene(scene)
+
+
+def test_a_store_that_was_not_used_for_long_is_cleaned_soon() -> None:
+    """Ten minutes after its start, although a month has passed since it was last open."""
+
+    async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
+        clock.ahead_hours = 30 * 24
+        await store.start()
+        await hours(11 / 60)
+        assert len(log_files(disk)) == 1
+
+    run_scene(scene)
+
+
+def test_room_is_made_whatever_the_clock_says() -> None:
+    """A disk that fills does not wait for the clock, nor for the first ten minutes."""
+
+    async def scene(store: MessageStore, disk: Disk, clock: SetClock) -> None:
+        use(disk, 99)
+        await store.start()
+        await hours(2 / 60)
+        assert len(log_files(disk)) == 1
+
+    run_scene(scene)
 
 
 def test_the_real_disk_s_use_is_a_percentage(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rocket_broker.settings import BrokerSettings
 from rocket_broker.store import MessageStore
 from rocket_remoting.topics import SCHEDULE_TOPIC
 from streamkit.testing.virtual_time import VirtualTime
-from tests.store.disk import Disk, bodies, message
+from tests.store.disk import Disk, bodies, expire, message
 from tests.store.faulty_file_system import FaultyFileSystem
 
 LEVELS = DelayLevels("1s 5s")
@@ -112,7 +112,7 @@ def test_messages_deleted_before_they_are_due_hold_up_nobody(tmp_path: Path) -> 
             if body == b"deleted":
                 for _ in range(40):
                     store.put(message("others", body=bytes(1000)))
-                assert await store.delete_before(2**62)
+                assert await expire(store)
         await asyncio.sleep(5.1)
         assert bodies(store) == [b"kept"]
         service.stop()
