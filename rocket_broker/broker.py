@@ -8,7 +8,13 @@ from contextlib import AsyncExitStack
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.errors import AddressUnreachable, StartError, StoreUnusable
+from rocket_broker.errors import (
+    OUT_OF_FILES,
+    AddressUnreachable,
+    StartError,
+    StoreUnusable,
+    TooFewFiles,
+)
 from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.heartbeat_limits import HeartbeatLimits
@@ -23,7 +29,7 @@ from rocket_broker.request_handlers import STORING, RequestHandlers
 from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.serving import Dispatcher, RequestHandler, limits, listen
+from rocket_broker.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
@@ -134,17 +140,23 @@ class Broker:
         Raises:
             AddressInUse: Somebody else has the port.
             AddressUnreachable: Clients could not connect to the address they would be told.
-            DamagedTable: A table and its backup cannot be read.
+            CannotListen: The operating system refuses to listen on the address.
+            DamagedTable: Neither a table nor its backup holds what a broker writes.
+            TableUnreadable: The file system refuses to read a table.
+            TooFewFiles: The process may not open enough files to take connections.
             StoreUnusable: The file system refuses to read or write the store.
             StoreError: The store is in use by another broker, or damaged beyond repair.
         """
-        async with AsyncExitStack() as undo:
-            await self._open_files(undo)
-            await self._listen(undo)
-            await self._connect_back()
-            self._run_loops(undo)
-            await self._register(undo)
-            self._running = undo.pop_all()
+        try:
+            async with AsyncExitStack() as undo:
+                await self._open_files(undo)
+                await self._listen(undo)
+                await self._connect_back()
+                self._run_loops(undo)
+                await self._register(undo)
+                self._running = undo.pop_all()
+        except OSError as e:
+            raise StoreUnusable(self.settings.store_path_root_dir, e) from e
 
     async def stop(self) -> None:
         """Leave the name servers, close every connection, and write everything down."""
@@ -155,10 +167,7 @@ class Broker:
     # Starting, step by step; each step adds what undoes it
 
     async def _open_files(self, undo: AsyncExitStack) -> None:
-        try:
-            self.recovery = self.store.load(self.on_progress)
-        except OSError as e:
-            raise StoreUnusable(self.settings.store_path_root_dir, e) from e
+        self.recovery = self.store.load(self.on_progress)
         undo.push_async_callback(self.store.stop)
         self.topics.load()
         undo.callback(self.topics.journal.merge, self.topics.save)
@@ -185,6 +194,7 @@ class Broker:
         for server in servers:
             undo.push_async_callback(server.close)
         self._server = servers[0]
+        warn_if_open("broker", self._server)
         if not s.listen_port:
             await self._build((store_ip, self._server.port))
         # While there are connections to answer on:
@@ -240,10 +250,16 @@ class Broker:
                 await connection.invoke(Code.GET_BROKER_RUNTIME_INFO, timeout=CONNECT_BACK_SECONDS)
             finally:
                 await connection.close()
-        except ConnectError as e:
-            raise AddressUnreachable(self.address, e.reason) from e
         except RemotingError as e:
-            raise AddressUnreachable(self.address, str(e)) from e
+            if self._lacks_files(e):
+                raise TooFewFiles(self.address) from e
+            raise AddressUnreachable(self.address, e.reason if isinstance(e, ConnectError) else str(e)) from e
+
+    def _lacks_files(self, error: RemotingError) -> bool:
+        """Whether a connection of the broker to itself failed because one of its ends could not have a file."""
+        refused = self._server is not None and self._server.lacks_files
+        cause = error.__cause__
+        return refused or (isinstance(cause, OSError) and cause.errno in OUT_OF_FILES)
 
     def _run_loops(self, undo: AsyncExitStack) -> None:
         self.store.arrival_listeners.append(self.pulls.messages_arrived)

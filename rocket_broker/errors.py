@@ -3,41 +3,75 @@
 ::
 
     BrokerError
-    ├── DamagedTable           a table's file and its backup are unreadable: path
+    ├── DamagedTable           a table's file and its backup hold no table: path
+    ├── TableUnreadable        the file system refuses to read a table's file: path
     ├── StoreUnusable          the file system refuses the store: path
     ├── SqlError               an expression is none: line, column, reason (`rocket_broker.filter.sql`)
     ├── SettingError           a settings line is wrong: key, value, origin, problem
     │   ├── UnknownSetting     no version of Apache RocketMQ has this key: suggestion
     │   └── LocalSetting       a request may not change this setting, only the settings file
     └── StartError             the process cannot serve
-        ├── AddressInUse       somebody else listens on the address
+        ├── AddressInUse       another process listens on the address
+        ├── CannotListen       the operating system refuses to listen on the address
+        ├── TooFewFiles        the process may not open enough files to take connections
         └── AddressUnreachable the address that clients would be told cannot be connected to
 
 What goes wrong on the wire is a ``RemotingError`` (`rocket_remoting.errors`), what goes wrong on the disk a
 ``StoreError`` (`rocket_broker.store.errors`).
 """
 
+import errno
+import socket
 from pathlib import Path
 
 __all__ = [
+    "OUT_OF_FILES",
     "AddressInUse",
     "AddressUnreachable",
     "BrokerError",
+    "CannotListen",
     "DamagedTable",
     "LocalSetting",
     "SettingError",
     "StartError",
     "StoreUnusable",
+    "TableUnreadable",
+    "TooFewFiles",
     "UnknownSetting",
 ]
+
+OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
+"""The operating system's errors that say that a process, or the machine, may open no more files."""
+
+_MORE_FILES = "Let the process open more files: ulimit -n 65536, or LimitNOFILE=65536 in the unit of systemd"
+_OTHER_DIRECTORY = "give the broker another directory (storePathRootDir, storePathCommitLog)"
+_REMEDIES = {
+    errno.EMFILE: _MORE_FILES,
+    errno.ENFILE: "Close files of other processes, or raise what the machine allows (fs.file-max)",
+    errno.ENOSPC: f"Make room on the disk, or {_OTHER_DIRECTORY}",
+    errno.EDQUOT: f"Make room within the quota, or {_OTHER_DIRECTORY}",
+    errno.EROFS: "See in the system's log why the file system is read-only, and mount it for writing",
+    errno.EIO: "The disk fails, see the system's log: copy the store to a disk that works",
+    errno.ENOMEM: "Let the process have more memory and maps (ulimit -v, vm.max_map_count)",
+    errno.EACCES: f"Let the user that runs the server read and write it, or {_OTHER_DIRECTORY}",
+    errno.EPERM: f"Let the user that runs the server read and write it, or {_OTHER_DIRECTORY}",
+    errno.EISDIR: "Move the directory away: a file belongs there",
+    errno.ENOTDIR: "Move the file away: a directory belongs there",
+    errno.ENOLCK: f"The file system has no locks: {_OTHER_DIRECTORY} on a local disk",
+}
 
 
 class BrokerError(Exception):
     """A name server or broker cannot do what was asked of it."""
 
 
+def _remedy(error: OSError) -> str:
+    """Return what to do about an error of the file system that keeps a server from starting."""
+    return _REMEDIES.get(error.errno or 0, f"See the system's log, or {_OTHER_DIRECTORY}")
+
+
 class DamagedTable(BrokerError):  # noqa: N818 - a state, not a mistake
-    """A table of the broker cannot be read, nor its backup.
+    """Neither a table of the broker nor its backup holds what a broker writes.
 
     Attributes:
         path: The table's file.
@@ -51,6 +85,18 @@ class DamagedTable(BrokerError):  # noqa: N818 - a state, not a mistake
         self.path = path
 
 
+class TableUnreadable(BrokerError):  # noqa: N818 - a state, not a mistake
+    """The file system refuses to read a table, which may be whole.
+
+    Attributes:
+        path: The table's file.
+    """
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"{path} cannot be read: {error.strerror or error}. {_remedy(error)}")
+        self.path = path
+
+
 class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
     """The file system refuses to read or write the store.
 
@@ -59,10 +105,8 @@ class StoreUnusable(BrokerError):  # noqa: N818 - a state, not a mistake
     """
 
     def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(
-            f"the store in {path} cannot be used: {error.filename or path}: {error.strerror or error}. "
-            "Give the broker a directory that it may write to (storePathRootDir)"
-        )
+        reason = f"{error.filename or path}: {error.strerror or error}"
+        super().__init__(f"the store in {path} cannot be used: {reason}. {_remedy(error)}")
         self.path = path
 
 
@@ -119,6 +163,33 @@ class AddressInUse(StartError):  # noqa: N818 - a state, not a mistake
     def __init__(self, address: str, setting: str) -> None:
         super().__init__(
             address, f"{address} is in use by another process: stop it or choose another port with {setting}"
+        )
+
+
+class CannotListen(StartError):  # noqa: N818 - a state, not a mistake
+    """The operating system refuses to listen on an address that is not in use."""
+
+    def __init__(self, address: str, error: OSError) -> None:
+        super().__init__(address, f"cannot listen on {address}: {error.strerror or error}{_listening(error)}")
+
+
+def _listening(error: OSError) -> str:
+    """Return what to do about an error of listening, as the end of a sentence."""
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return ". Set bindAddress to an address of this machine"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return ". Set listenPort to 1024 or more, or let the process bind ports below (CAP_NET_BIND_SERVICE)"
+    return f". {_REMEDIES[error.errno]}" if error.errno in OUT_OF_FILES else ""
+
+
+class TooFewFiles(StartError):  # noqa: N818 - a state, not a mistake
+    """This process has opened so many of the files that it may open that it takes no connections."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            address,
+            f"no client could connect to {address}: this process has opened nearly all the files it may. "
+            f"{_MORE_FILES}",
         )
 
 

@@ -1,11 +1,12 @@
 """What the name server and the broker do alike: listen, and call the handler of a request's code."""
 
 import errno
+import ipaddress
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import cast
 
-from rocket_broker.errors import AddressInUse, StartError
+from rocket_broker.errors import AddressInUse, CannotListen
 from rocket_broker.refusal import Refusal
 from rocket_broker.request_steps import RequestSteps, Steps
 from rocket_broker.store.errors import NO_ROOM
@@ -17,7 +18,7 @@ from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.limits import Limits
 from rocket_remoting.transport import Server, Transport
 
-__all__ = ["Answer", "Dispatcher", "RequestHandler", "limits", "listen"]
+__all__ = ["Answer", "Dispatcher", "RequestHandler", "limits", "listen", "warn_if_open"]
 
 _log = logging.getLogger(__name__)
 
@@ -149,8 +150,8 @@ async def listen(
     """Serve at the address.
 
     Raises:
-        AddressInUse: Somebody else does.
-        StartError: The address is not this machine's, or not to be had without privileges.
+        AddressInUse: Another process does.
+        CannotListen: The address is not this machine's, needs privileges, or there are no files left for a socket.
     """
     address = f"{host}:{port}"
     try:
@@ -160,4 +161,19 @@ async def listen(
     except OSError as e:
         if e.errno == errno.EADDRINUSE:
             raise AddressInUse(address, "listenPort") from e
-        raise StartError(address, f"cannot listen on {address}: {e.strerror or e}") from e
+        raise CannotListen(address, e) from e
+
+
+def warn_if_open(name: str, server: Server) -> None:
+    """Warn if a server can be reached from other machines: nobody has to log in."""
+    try:
+        is_loopback = ipaddress.ip_address(server.host).is_loopback
+    except ValueError:  # a name, in the transport in memory
+        is_loopback = server.host == "localhost"
+    if not is_loopback:
+        _log.warning(
+            "the %s listens on %s, and there is no access control: whoever reaches it may read, send and delete "
+            "messages and change settings. Admit only trusted hosts (a firewall), or set bindAddress=127.0.0.1",
+            name,
+            server.address,
+        )

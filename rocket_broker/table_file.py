@@ -13,6 +13,7 @@ would else leave two empty files.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import shutil
@@ -23,7 +24,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rocket_broker.errors import DamagedTable
+from rocket_broker.errors import DamagedTable, TableUnreadable
 from rocket_broker.private_files import make_private_directory, open_private
 from rocket_remoting.errors import RemotingError
 
@@ -59,7 +60,8 @@ class TableFile:
         """Return the table as ``decode`` makes it, or None when it was never written.
 
         Raises:
-            DamagedTable: Neither the file nor its backup can be read.
+            DamagedTable: Neither the file nor its backup holds a table.
+            TableUnreadable: The file system refuses to read the file, and says nothing about what is in it.
         """
         problems: list[str] = []
         for path in (self.path, self.backup):
@@ -75,6 +77,8 @@ class TableFile:
             except FileNotFoundError:
                 problems.append("it is missing")
             except (OSError, ValueError, RemotingError) as e:
+                if isinstance(e, OSError) and e.errno != errno.EIO:
+                    raise TableUnreadable(path, e) from e
                 problems.append(str(e))
         if problems == ["it is missing", "it is missing"]:
             return None

@@ -73,6 +73,7 @@ class Server:
     Attributes:
         host: Where it listens.
         port: The port, never 0.
+        lacks_files: Whether the last connection was refused because this process may hardly open more files.
     """
 
     CLOSE_PATIENCE = 1.0  # seconds that peers have at the end to read what was written for them
@@ -87,6 +88,7 @@ class Server:
         """Transports make servers."""
         self.host = ""
         self.port = 0
+        self.lacks_files = False
         self._handler = handler
         self._on_connect = on_connect
         self._on_close = on_close
@@ -152,11 +154,13 @@ class Server:
     def _refusal(self, connection: Connection, crowd: str) -> str:
         """Say why the connection is not kept; nothing when it is."""
         limits, files, all_open = self._limits, self._most_files(), len(self._connections)
+        self.lacks_files = False
         if all_open >= limits.max_connections:
             return f"{all_open} are open, which is the limit"
         # Numbers are given out from the lowest that is free: this one tells how many are in use.
         number = connection.file_number
         if number is not None and number >= files:
+            self.lacks_files = True
             return f"{all_open} are open, and this process may not have many more files open (ulimit -n)"
         of_address = self._crowds[crowd] if crowd else 0
         if of_address * 100 >= min(limits.max_connections, files) * limits.max_address_percent:

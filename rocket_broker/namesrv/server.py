@@ -7,7 +7,7 @@ from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.serving import Dispatcher, limits, listen
+from rocket_broker.serving import Dispatcher, limits, listen, warn_if_open
 from rocket_remoting.buffers import BufferBudget
 from rocket_remoting.transport import Server, Transport
 
@@ -70,6 +70,7 @@ class NameServer:
                 buffers=BufferBudget(MAX_BUFFERED),
             ),
         )
+        warn_if_open("name server", self._server)
         self._scan = asyncio.create_task(
             self._remove_silent_brokers(), name="name server: scan for dead brokers"
         )

@@ -35,6 +35,8 @@ _KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2
 """Linux's flags of fallocate."""
 _MANY_FILES = 500
 """From so many files on it is quicker to sync all there is."""
+_FEWEST_MAPS = 16
+"""The tail of the log, an index, the timers' files and some queues; more than these are mapped again and again."""
 _MOST_MAPS = 16_384
 """A quarter of what Linux lets a process have by default (vm.max_map_count)."""
 
@@ -262,9 +264,11 @@ class OsFileSystem:
         return _OsDirectoryLock(path) if path.is_dir() else _OsFileLock(path)
 
     def most_maps(self) -> int:
-        # Each map of Python keeps a file descriptor, and the broker's connections need some too.
+        # Each map of Python keeps a file descriptor. A quarter of them: servers take connections up to half.
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return _MOST_MAPS if limit == resource.RLIM_INFINITY else max(64, min(_MOST_MAPS, limit // 2))
+        return (
+            _MOST_MAPS if limit == resource.RLIM_INFINITY else max(_FEWEST_MAPS, min(_MOST_MAPS, limit // 4))
+        )
 
     def used_percent(self, path: Path) -> float:
         disk = os.statvfs(next(parent for parent in (path, *path.absolute().parents) if parent.exists()))

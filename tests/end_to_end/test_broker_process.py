@@ -232,7 +232,7 @@ def test_a_directory_that_nobody_may_write_to_is_one_clear_sentence(tmp_path: Pa
         assert broker.wait() == 1
         log = "".join(broker.log)
     assert "the store in /sys/kernel/streamkit cannot be used: /sys/kernel/streamkit: " in log
-    assert "Give the broker a directory that it may write to (storePathRootDir)" in log
+    assert "give the broker another directory (storePathRootDir, storePathCommitLog)" in log
     assert "Traceback" not in log
 
 
