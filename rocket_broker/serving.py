@@ -26,6 +26,9 @@ MAX_HEADER = 256 * 1024
 """Bytes of a request's header. The longest that clients send has a message's properties, 32,767 bytes, and JSON may
 write six bytes for one. Reading 256 KiB takes some 5 ms, whatever is in it."""
 
+_NOT_NOTED = (*NO_ROOM, errno.EROFS)
+"""Errors of a disk that takes nothing more, while what it holds can be served."""
+
 MOST_READING = 16
 """Requests that read, worked on by turns: each may hold an unfinished answer of `MAX_ANSWER` bytes."""
 
@@ -41,8 +44,8 @@ RequestHandler = Callable[[Connection, RemotingCommand], Answer]
 class Dispatcher:
     """Calls the handler of a request's code.
 
-    An unknown code is answered as such, and a full disk as the store answers it. Requests that are handled in steps
-    wait in two lines, so that what is stored does not wait for long listings.
+    An unknown code is answered as such, and a full or read-only disk as the store answers it. Requests that are
+    handled in steps wait in two lines, so that what is stored does not wait for long listings.
 
     Args:
         server: What this is, for people.
@@ -104,20 +107,21 @@ def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingComm
     """Return how a request is refused.
 
     Raises:
-        OSError: The error is not that the disk is full.
+        OSError: The error is not that the disk is full or read-only.
     """
     if isinstance(error, Refusal):
         return error.answer(command)
-    if error.errno not in NO_ROOM:
+    if error.errno not in _NOT_NOTED:
         raise error
     _log.error("request %d is refused: %s", command.code, error)
-    remark = "service not available now: there is no room on the disk for what would have to be noted"
+    why = "there is no room on the disk" if error.errno in NO_ROOM else "the file system is read-only"
+    remark = f"service not available now: {why}, and the change would have to be noted"
     return RemotingCommand.response(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
 
 
 def _failure(connection: Connection, command: RemotingCommand, error: Exception) -> RemotingCommand | None:
     """Return the answer to a request of which a step raised an error; None if it has been answered."""
-    if isinstance(error, Refusal) or (isinstance(error, OSError) and error.errno in NO_ROOM):
+    if isinstance(error, Refusal) or (isinstance(error, OSError) and error.errno in _NOT_NOTED):
         return _refused(command, error)
     connection.answer_failure(command, error)
     return None

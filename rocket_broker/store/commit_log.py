@@ -163,7 +163,7 @@ class CommitLog:
         if position + size > file.size:
             return None
         file.used = True
-        return (file.view or file.open())[position : position + size]
+        return (file.view or file.readable())[position : position + size]
 
     def record_at(self, offset: int) -> memoryview | None:
         """Return the record that begins at an offset somebody else gave, None if none does."""

@@ -157,7 +157,7 @@ class ConsumeQueue:
             return iter(())
         file.used = True
         end = min(position + limit * ENTRY_SIZE, self.max_offset * ENTRY_SIZE, file.base + file.size)
-        return ENTRY.iter_unpack((file.view or file.open())[position - file.base : end - file.base])
+        return ENTRY.iter_unpack((file.view or file.readable())[position - file.base : end - file.base])
 
     def entry(self, offset: int) -> tuple[int, int, int] | None:
         """Return commit log offset, size and tags code of a message, None if there is no entry."""

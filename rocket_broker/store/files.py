@@ -78,6 +78,9 @@ class FileSystem(Protocol):
                 touched one by one, and reading megabytes of zeros ahead would only hold the broker up.
         """
 
+    def map_to_read(self, path: Path) -> memoryview:
+        """Map a whole file for reading only: a file system that is read-only allows nothing else."""
+
     def allocate(self, path: Path, start: int, length: int) -> None:
         """Give the bytes from ``start`` on room on the disk; they keep their values."""
 
@@ -170,6 +173,13 @@ class OsFileSystem:
         if start < len(mapped):
             mapped.madvise(mmap.MADV_RANDOM, start)
         return memoryview(mapped)  # unmapped when the last view goes: nobody can read a closed map
+
+    def map_to_read(self, path: Path) -> memoryview:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+        finally:
+            os.close(descriptor)
 
     def allocate(self, path: Path, start: int, length: int) -> None:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)

@@ -189,7 +189,7 @@ class IndexFile:
 
     def find(self, key_hash: int, limit: int, begin: int, end: int) -> list[int]:
         """Return commit log offsets under a hash, newest first, of messages stored between two times."""
-        view = self.file.open()
+        view = self.file.readable()
         found: list[int] = []
         number = self._newest(view, key_hash)
         last = self.count

@@ -119,6 +119,18 @@ class MappedFile:
         self.used = True
         return self.view if self.view is not None else self.maps.open(self)
 
+    def readable(self) -> memoryview:
+        """Return the file's bytes to read, also where the file system allows no writes.
+
+        Such a map is the caller's alone: `view` can always be written to.
+        """
+        try:
+            return self.open()
+        except OSError as e:
+            if e.errno != errno.EROFS:
+                raise
+            return self.maps.file_system.map_to_read(self.path)
+
     def read(self, start: int, length: int) -> bytes:
         """Return some of the bytes without mapping them (`FileSystem.read`)."""
         return self.maps.file_system.read(self.path, start, length)

@@ -29,6 +29,7 @@ class FaultyFileSystem:
         free_pages: Pages that can still be allocated; None: no limit.
         sync_error: Raised by the next syncs.
         create_error: Raised when the next files are made.
+        is_read_only: Whether the system took every write from now on away, after an error of the disk.
         unremovable: Files that cannot be removed.
         syncs: Paths synced so far, in order.
         modified: When a file was last written, as a test says; 0 otherwise.
@@ -40,6 +41,7 @@ class FaultyFileSystem:
         self.free_pages: int | None = None
         self.sync_error: OSError | None = None
         self.create_error: OSError | None = None
+        self.is_read_only = False
         self.unremovable: set[Path] = set()
         self.syncs: list[Path] = []
         self.modified: dict[Path, int] = {}
@@ -67,6 +69,8 @@ class FaultyFileSystem:
         return after
 
     def make_directory(self, path: Path) -> None:
+        if path not in self._directories:
+            self._expect_writable(path)
         self._directories |= {path, *path.parents}
 
     def names(self, path: Path) -> list[str]:
@@ -84,6 +88,7 @@ class FaultyFileSystem:
         return self.modified.get(path, 0)
 
     def create(self, path: Path, size: int) -> None:
+        self._expect_writable(path)
         if self.create_error is not None:
             raise self.create_error
         if path in self._files:
@@ -93,9 +98,14 @@ class FaultyFileSystem:
         self._files[path] = _File(size)
 
     def map(self, path: Path, ordered_to: int = 0) -> memoryview:
+        self._expect_writable(path)
         return memoryview(self._files[path].content)
 
+    def map_to_read(self, path: Path) -> memoryview:
+        return memoryview(self._files[path].content).toreadonly()
+
     def allocate(self, path: Path, start: int, length: int) -> None:
+        self._expect_writable(path)
         file = self._files[path]
         pages = set(range(start // PAGE_SIZE, -(-(start + length) // PAGE_SIZE))) - file.allocated
         if self.free_pages is not None:
@@ -108,6 +118,7 @@ class FaultyFileSystem:
         return bytes(self._files[path].content[start : start + length])
 
     def write(self, path: Path, start: int, data: memoryview) -> None:
+        self._expect_writable(path)
         self._files[path].write(start, data)
 
     def read_data(self, path: Path, most: int) -> bytes | None:
@@ -120,9 +131,11 @@ class FaultyFileSystem:
         return min(end - end % -PAGE_SIZE, len(content))
 
     def clear(self, path: Path, start: int) -> None:
+        self._expect_writable(path)
         self._files[path].clear(start)
 
     def sync(self, path: Path) -> None:
+        self._expect_writable(path)
         if self.sync_error is not None:
             if self.sync_error.errno == errno.EIO and path in self._files:
                 self._files[path].fail_to_sync()
@@ -139,6 +152,7 @@ class FaultyFileSystem:
             self.sync(path)
 
     def remove(self, path: Path) -> None:
+        self._expect_writable(path)
         if path in self.unremovable:
             raise PermissionError(errno.EPERM, "operation not permitted", str(path))
         if path in self._directories:
@@ -163,6 +177,10 @@ class FaultyFileSystem:
 
     def used_percent(self, path: Path) -> float:
         return self.used
+
+    def _expect_writable(self, path: Path) -> None:
+        if self.is_read_only:
+            raise OSError(errno.EROFS, "read-only file system", str(path))
 
 
 class _File:
