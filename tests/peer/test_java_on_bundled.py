@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.pytest_plugin import RocketBrokerFactory
+from rocket_broker.pytest_plugin import RocketBroker, RocketBrokerFactory
 from rocket_broker.settings import SMALL_STORE
 from rocket_broker.threaded_broker import ThreadedBroker
 from tests.end_to_end.broker_process import PATIENT, running
@@ -41,6 +41,25 @@ def test_binary_headers_serve_as_json_does(
         assert Counter(m.text for m in failing.received) == Counter("abcddef")
         assert producer.view(topic, sent[0]["offsetId"]).text == "a"
         assert "broker-a" in stage.mqadmin("topicStatus", "-t", topic)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_mqadmin_shows_why_a_setting_is_not_changed(
+    version: str, java_client: Callable[[str], JavaClient], rocket_broker: RocketBroker
+) -> None:
+    """As on Apache's broker for keys of its black list; other settings change, and all are shown."""
+    with Stage(java_client(version), rocket_broker.name_server, rocket_broker.address) as stage:
+        change = ("updateBrokerConfig", "-b", stage.address, "-k")
+        assert "update broker config success" in stage.mqadmin(*change, "deleteWhen", "-v", "05")
+        for key, reason in (
+            ("diskSpaceCleanForciblyRatio", "requests cannot"),
+            ("rocketmqHome", "no meaning"),
+        ):
+            refused = stage.mqadmin(*change, key, "-v", "10")
+            assert "success" not in refused
+            assert "CODE: 16" in refused
+            assert reason in refused
+        assert "deleteWhen" in stage.mqadmin("getBrokerConfig", "-b", stage.address)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
