@@ -10,6 +10,7 @@
     │   ├── UseAfterFork              it belongs to the process that was forked
     │   └── ForeignLoopError          it runs on another event loop
     ├── ExpressionError               source, position
+    │   └── ExpressionLimitExceeded   the expression, or what it computes, is too large
     ├── BinderError                   binder, binding
     │   └── BinderUnavailable         the system is away; the framework tries again
     ├── MessagingError                failed_message
@@ -38,6 +39,10 @@ if TYPE_CHECKING:  # the messages' module raises these errors, so it cannot come
     from collections.abc import Iterable
 
     from streamkit.messaging.message import Message
+
+
+# Characters before and after the position that an `ExpressionError` shows; nearly every expression is shorter.
+_CONTEXT = 1000
 
 
 class StreamkitError(Exception):
@@ -114,15 +119,23 @@ class ExpressionError(StreamkitError):
     """An expression cannot be compiled, or met a value it cannot work with.
 
     Attributes:
+        reason: What is wrong.
         source: The whole expression.
-        position: Index into it of the offending character.
+        position: Index into the source of the offending character.
     """
 
     def __init__(self, reason: str, source: str, position: int) -> None:
-        super().__init__(f"{reason}\n  {source}\n  {' ' * position}^")
+        start = max(0, position - _CONTEXT)
+        # An expression may come from a message: its line breaks must not begin a new line in a log.
+        line = "".join(each if each.isprintable() else " " for each in source[start : position + _CONTEXT])
+        super().__init__(f"{reason}\n  {line}\n  {' ' * (position - start)}^")
         self.reason = reason
         self.source = source
         self.position = position
+
+
+class ExpressionLimitExceeded(ExpressionError):
+    """An expression, or what it computes for a value, exceeds a bound of `streamkit.expression.limits`."""
 
 
 class BinderError(StreamkitError):

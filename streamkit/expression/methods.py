@@ -1,4 +1,4 @@
-"""The methods expressions may call: Java's names, for texts, lists, maps and numbers.
+"""The methods that expressions may call: Java's names, for texts, lists, maps and numbers.
 
 texts     length isEmpty startsWith endsWith contains indexOf substring trim toUpperCase toLowerCase
           replace equals equalsIgnoreCase matches toString
@@ -8,73 +8,143 @@ numbers   intValue longValue doubleValue toString
 anything  equals toString
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Number
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from streamkit.errors import ExpressionError
-from streamkit.expression.evaluation import as_text, equal, shown
+from streamkit.expression.evaluation import Evaluation, comparison_work
+from streamkit.expression.limits import ITEM_WORK
+from streamkit.expression.operators import as_text, equal, shown, truncated
+from streamkit.expression.patterns import compile_pattern
 
-Method: TypeAlias = Callable[..., object]
+Cost: TypeAlias = Callable[..., int] | None
 
-_ANYTHING: Final[Mapping[str, Method]] = {"equals": equal, "toString": as_text}
+
+class Method(NamedTuple):
+    """A method of a kind of values.
+
+    Attributes:
+        function: The value and the arguments in, the result out.
+        cost: The units of work for the same arguments: characters and items that are read and made. None for methods
+            that take the same time whatever the value.
+    """
+
+    function: Callable[..., object]
+    cost: Cost = None
+
+
+def _texts(text: str, other: str = "") -> int:
+    return len(text) + len(other)
+
+
+def _twice(text: str, other: str = "") -> int:
+    """The cost of texts that are read and of those that are made of them."""
+    return 2 * (len(text) + len(other))
+
+
+def _slice(text: str, start: int, end: int | None = None) -> int:
+    return len(range(*slice(start, end).indices(len(text))))
+
+
+def _replacement(text: str, old: str, new: str) -> int:
+    """The cost of the text with ``old`` replaced, which may be much longer than the text."""
+    return 2 * len(text) + text.count(old) * len(new)
+
+
+def _pattern(text: str, pattern: str) -> int:
+    return compile_pattern(pattern).cost(text)
+
+
+def _items(items: Sequence[object], item: object) -> int:
+    return ITEM_WORK * len(items) + comparison_work(items, item)
+
+
+_ANYTHING: Final[Mapping[str, Method]] = {"equals": Method(equal, comparison_work)}
 _TEXT: Final[Mapping[str, Method]] = {
-    "length": len,
-    "isEmpty": lambda text: not text,
-    "startsWith": lambda text, prefix: text.startswith(prefix),
-    "endsWith": lambda text, suffix: text.endswith(suffix),
-    "contains": lambda text, part: part in text,
-    "indexOf": lambda text, part: text.find(part),
-    "substring": lambda text, start, end=None: text[start:end],
-    "trim": lambda text: text.strip(),
-    "toUpperCase": lambda text: text.upper(),
-    "toLowerCase": lambda text: text.lower(),
-    "replace": lambda text, old, new: text.replace(old, new),
-    "equalsIgnoreCase": lambda text, other: text.casefold() == other.casefold(),
-    "matches": lambda text, pattern: re.fullmatch(pattern, text) is not None,
+    "length": Method(len),
+    "isEmpty": Method(lambda text: not text),
+    "startsWith": Method(lambda text, prefix: text.startswith(prefix)),
+    "endsWith": Method(lambda text, suffix: text.endswith(suffix)),
+    "contains": Method(lambda text, part: part in text, _texts),
+    "indexOf": Method(lambda text, part: text.find(part), _texts),
+    "substring": Method(lambda text, start, end=None: text[start:end], _slice),
+    "trim": Method(lambda text: text.strip(), _texts),
+    "toUpperCase": Method(lambda text: text.upper(), _twice),
+    "toLowerCase": Method(lambda text: text.lower(), _twice),
+    "replace": Method(lambda text, old, new: text.replace(old, new), _replacement),
+    "equalsIgnoreCase": Method(lambda text, other: text.casefold() == other.casefold(), _twice),
+    "matches": Method(lambda text, pattern: compile_pattern(pattern).matches(text), _pattern),
 }
 _LIST: Final[Mapping[str, Method]] = {
-    "size": len,
-    "isEmpty": lambda items: not items,
-    "contains": lambda items, item: any(equal(each, item) for each in items),
-    "get": lambda items, index: items[index],
-    "indexOf": lambda items, item: next((i for i, each in enumerate(items) if equal(each, item)), -1),
+    "size": Method(len),
+    "isEmpty": Method(lambda items: not items),
+    "contains": Method(lambda items, item: any(equal(each, item) for each in items), _items),
+    "get": Method(lambda items, index: items[index]),
+    "indexOf": Method(
+        lambda items, item: next((i for i, each in enumerate(items) if equal(each, item)), -1), _items
+    ),
 }
 _MAP: Final[Mapping[str, Method]] = {
-    "size": len,
-    "isEmpty": lambda mapping: not mapping,
-    "get": lambda mapping, key: mapping.get(key),
-    "containsKey": lambda mapping, key: key in mapping,
-    "getOrDefault": lambda mapping, key, default: mapping.get(key, default),
+    "size": Method(len),
+    "isEmpty": Method(lambda mapping: not mapping),
+    "get": Method(lambda mapping, key: mapping.get(key)),
+    "containsKey": Method(lambda mapping, key: key in mapping),
+    "getOrDefault": Method(lambda mapping, key, default: mapping.get(key, default)),
 }
-_NUMBER: Final[Mapping[str, Method]] = {"intValue": int, "longValue": int, "doubleValue": float}
-_NAMES: Final = frozenset().union(_ANYTHING, _TEXT, _LIST, _MAP, _NUMBER)
+_NUMBER: Final[Mapping[str, Method]] = {
+    "intValue": Method(truncated),
+    "longValue": Method(truncated),
+    "doubleValue": Method(float),
+}
+_NAMES: Final = frozenset(("toString",)).union(_ANYTHING, _TEXT, _LIST, _MAP, _NUMBER)
+_OF_TYPE: Final[Mapping[type, Mapping[str, Method]]] = {
+    str: _TEXT,
+    bytes: _TEXT,
+    dict: _MAP,
+    list: _LIST,
+    tuple: _LIST,
+    int: _NUMBER,
+    float: _NUMBER,
+}
 
 
 def is_method(name: str) -> bool:
-    """True when some value has a method of that name."""
+    """Return whether some value has a method of that name."""
     return name in _NAMES
 
 
-def call(value: object, name: str, arguments: Sequence[object], source: str, position: int) -> object:
-    """What the method returns.
+def call(value: object, name: str, arguments: Sequence[object], run: Evaluation, position: int) -> object:
+    """Return what a method returns.
 
     Raises:
         ExpressionError: The value has no such method, or not with such arguments.
+        ExpressionLimitExceeded: The method reads or makes more than is left of the evaluation's work.
     """
+    if name == "toString" and value is not None and not arguments:
+        return as_text(value, run, position)
     method = _methods_of(value).get(name) or _ANYTHING.get(name)
     if value is None or method is None:
-        raise ExpressionError(f"{shown(value)} has no method {name}()", source, position)
-    target: Any = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        raise run.error(f"{shown(value)} has no method {name}()", position)
+    function, cost = method
+    target: Any = _decoded(value, run, position) if isinstance(value, bytes) else value
     try:
-        return method(target, *arguments)
-    except (TypeError, AttributeError, IndexError, ValueError, re.error) as error:
+        if cost is not None:
+            run.charge(cost(target, *arguments), position)
+        return function(target, *arguments)
+    except (TypeError, AttributeError, IndexError, ValueError, OverflowError) as error:
         given = ", ".join(map(shown, arguments))
-        raise ExpressionError(f"{name}({given}) of {shown(value)}: {error}", source, position) from None
+        raise run.error(f"{name}({given}) of {shown(value)}: {error}", position) from None
+
+
+def _decoded(data: bytes, run: Evaluation, position: int) -> str:
+    run.charge(len(data), position)
+    return data.decode("utf-8", "replace")
 
 
 def _methods_of(value: object) -> Mapping[str, Method]:
+    found = _OF_TYPE.get(type(value))
+    if found is not None:
+        return found
     match value:
         case str() | bytes():
             return _TEXT

@@ -1,19 +1,23 @@
-"""Parses an expression into closures: one function for each node, called with the root.
+"""Parses an expression into closures: one function for each node, called with the evaluation.
 
 A Pratt parser: each operator has a binding power, and an operand reaches as far as operators bind stronger
 than the one on its left.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from streamkit.errors import ExpressionError
-from streamkit.expression import evaluation, methods
+from streamkit.errors import ExpressionError, ExpressionLimitExceeded
+from streamkit.expression import methods, operators
+from streamkit.expression.evaluation import Evaluation
+from streamkit.expression.limits import MAX_DEPTH, MAX_NUMBER_BITS, MAX_TOKENS
+from streamkit.expression.patterns import PatternError, compile_pattern
 from streamkit.expression.tokens import Kind, Token, tokenize
+from streamkit.messaging.headers import MessageHeaders
+from streamkit.messaging.message import Message
 
-Evaluate: TypeAlias = Callable[[object], object]
+Evaluate: TypeAlias = Callable[[Evaluation], object]
 
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 # Weakest first, as in Spring's grammar.
@@ -28,8 +32,8 @@ _POWERS: Final = {
     **dict.fromkeys("*/%", _PRODUCT),
     "^": _POWER,
 }
-_DEEPEST: Final = 50
-_LONGEST: Final = 500
+_MAX_DIGITS: Final = len(str(2**MAX_NUMBER_BITS))
+_VARIES: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +41,24 @@ class _Node:
     """A part of the expression.
 
     Attributes:
-        evaluate: Its value for a root.
-        position: Where it starts.
-        name: What it is when it is only a name: a key, between the brackets of a map.
-        constant: Whether its value is the same for every root.
+        evaluate: Returns the node's value.
+        position: Where the node starts.
+        name: The node's name if it is only a name, which between the brackets of a map is a key.
+        constant: The node's value if it is the same for every root, else `_VARIES`.
     """
 
     evaluate: Evaluate
     position: int
     name: str | None = None
-    constant: bool = False
+    constant: object = _VARIES
 
 
 def parse(source: str) -> Evaluate:
-    """The function that evaluates the expression.
+    """Return the function that evaluates the expression.
 
     Raises:
-        ExpressionError: It is malformed.
+        ExpressionError: The expression is malformed.
+        ExpressionLimitExceeded: The expression is too large.
     """
     return _Parser(source).parse()
 
@@ -62,10 +67,13 @@ class _Parser:
     def __init__(self, source: str) -> None:
         self._source = source
         self._tokens = tokenize(source)
-        if len(self._tokens) > _LONGEST:
-            raise ExpressionError("the expression is too long", source, self._tokens[_LONGEST].position)
+        if len(self._tokens) > MAX_TOKENS:
+            reason = f"the expression is too long: more than {MAX_TOKENS} tokens"
+            raise ExpressionLimitExceeded(reason, source, self._tokens[MAX_TOKENS].position)
         self._next = 0
         self._depth = 0
+        # Constant patterns are compiled to be checked, which is work too.
+        self._compilation = Evaluation(None, source)
 
     def parse(self) -> Evaluate:
         node = self._expression(0)
@@ -75,8 +83,9 @@ class _Parser:
 
     def _expression(self, power: int) -> _Node:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise self._error("the expression is nested too deeply")
+        if self._depth > MAX_DEPTH:
+            reason = f"the expression is nested too deeply: more than {MAX_DEPTH} levels"
+            raise ExpressionLimitExceeded(reason, self._source, self._peek().position)
         left = self._unary()
         while self._peek().kind is Kind.SYMBOL and _POWERS.get(self._peek().text, 0) > power:
             left = self._binary(left, self._take())
@@ -91,15 +100,13 @@ class _Parser:
             return self._postfix(self._primary())
         self._take()
         operand = self._expression(_UNARY)
-        evaluate, source = operand.evaluate, self._source
+        evaluate = operand.evaluate
         if token.text == "!":
             return _Node(
-                lambda root: not evaluation.as_boolean(evaluate(root), source, operand.position),
-                token.position,
+                lambda run: not operators.as_boolean(evaluate(run), run, operand.position), token.position
             )
         return _Node(
-            lambda root: evaluation.calculate(token.text, 0, evaluate(root), source, token.position),
-            token.position,
+            lambda run: operators.calculate(token.text, 0, evaluate(run), run, token.position), token.position
         )
 
     def _binary(self, left: _Node, operator: Token) -> _Node:
@@ -115,79 +122,77 @@ class _Parser:
         right = self._expression(_POWERS[operator.text])
         return _Node(self._operation(operator, left.evaluate, right.evaluate), left.position)
 
-    def _operation(self, operator: Token, left: Evaluate, right: Evaluate) -> Evaluate:
-        source, position, text = self._source, operator.position, operator.text
+    @staticmethod
+    def _operation(operator: Token, left: Evaluate, right: Evaluate) -> Evaluate:
+        position, text = operator.position, operator.text
         match text:
             case "==":
-                return lambda root: evaluation.equal(left(root), right(root))
+                return lambda run: operators.equals(left(run), right(run), run, position)
             case "!=":
-                return lambda root: not evaluation.equal(left(root), right(root))
+                return lambda run: not operators.equals(left(run), right(run), run, position)
             case "<" | "<=" | ">" | ">=":
-                return lambda root: evaluation.compare(text, left(root), right(root), source, position)
+                return lambda run: operators.compare(text, left(run), right(run), run, position)
             case "between":
-                return lambda root: _between(left(root), right(root), source, position)
+                return lambda run: _between(left(run), right(run), run, position)
             case "+":
-                return lambda root: evaluation.add(left(root), right(root), source, position)
-        return lambda root: evaluation.calculate(text, left(root), right(root), source, position)
+                return lambda run: operators.add(left(run), right(run), run, position)
+        return lambda run: operators.calculate(text, left(run), right(run), run, position)
 
     def _ternary(self, condition: _Node) -> _Node:
         yes = self._expression(0).evaluate
         self._expect(":")
         no = self._expression(0).evaluate
-        test, source = condition.evaluate, self._source
-        return _Node(
-            lambda root: (
-                yes(root) if evaluation.as_boolean(test(root), source, condition.position) else no(root)
-            ),
-            condition.position,
-        )
+        test, position = condition.evaluate, condition.position
+
+        def evaluate(run: Evaluation) -> object:
+            return yes(run) if operators.as_boolean(test(run), run, position) else no(run)
+
+        return _Node(evaluate, position)
 
     def _elvis(self, left: _Node) -> _Node:
         """`a ?: b` is b where a is null or an empty text."""
         first, second = left.evaluate, self._expression(0).evaluate
 
-        def evaluate(root: object) -> object:
-            value = first(root)
-            return second(root) if value is None or value == "" else value
+        def evaluate(run: Evaluation) -> object:
+            value = first(run)
+            return second(run) if value is None or value == "" else value
 
         return _Node(evaluate, left.position)
 
     def _logical(self, left: _Node, operator: Token) -> _Node:
         right = self._expression(_POWERS[operator.text])
-        source = self._source
+        first, second = left.evaluate, right.evaluate
         decided = operator.text == "||"
 
-        def evaluate(root: object) -> bool:
-            if evaluation.as_boolean(left.evaluate(root), source, left.position) is decided:
+        def evaluate(run: Evaluation) -> bool:
+            if operators.as_boolean(first(run), run, left.position) is decided:
                 return decided
-            return evaluation.as_boolean(right.evaluate(root), source, right.position)
+            return operators.as_boolean(second(run), run, right.position)
 
         return _Node(evaluate, left.position)
 
     def _matches(self, left: _Node, operator: Token) -> _Node:
         right = self._expression(_RELATION)
-        if right.constant:
-            self._check_pattern(right)
-        source, position = self._source, operator.position
-        return _Node(
-            lambda root: methods.call(
-                left.evaluate(root), "matches", (right.evaluate(root),), source, position
-            ),
-            left.position,
-        )
+        self._check_pattern(right)
+        evaluate = _matches(left.evaluate, right.evaluate, right.constant, operator.position)
+        return _Node(evaluate, left.position)
 
     def _check_pattern(self, pattern: _Node) -> None:
+        """Refuse a constant pattern that cannot be compiled."""
+        if not isinstance(pattern.constant, str):
+            return
         try:
-            re.compile(str(pattern.evaluate(None)))
-        except re.error as error:
-            raise ExpressionError(f"no regular expression: {error}", self._source, pattern.position) from None
+            compiled = compile_pattern(pattern.constant)
+        except PatternError as error:
+            raise ExpressionError(str(error), self._source, pattern.position) from None
+        self._compilation.charge(compiled.cost(""), pattern.position)
 
     # Operands
 
     def _primary(self) -> _Node:
         token = self._take()
         if token.kind is Kind.NUMBER:
-            return _constant(_number(token.text), token.position)
+            return _constant(self._number(token), token.position)
         if token.kind is Kind.TEXT:
             return _constant(token.text, token.position)
         if token.kind is Kind.NAME:
@@ -196,15 +201,24 @@ class _Parser:
             case "(":
                 inner = self._expression(0)
                 self._expect(")")
-                return _Node(inner.evaluate, token.position)
+                return _Node(inner.evaluate, token.position, constant=inner.constant)
             case "{":
                 items = [item.evaluate for item in self._list_until("}")]
-                return _Node(lambda root: [item(root) for item in items], token.position)
+                return _Node(lambda run: [item(run) for item in items], token.position)
             case "#":
                 return self._variable(token)
             case "@":
                 raise self._error("beans are not reachable from expressions", token)
         raise self._error("an operand is missing here", token)
+
+    def _number(self, token: Token) -> int | float:
+        digits = token.text.rstrip("lLdDfF")
+        if not digits.isdigit() or token.text[-1] in "dDfF":
+            return float(digits)
+        if len(digits) <= _MAX_DIGITS and int(digits).bit_length() <= MAX_NUMBER_BITS:
+            return int(digits)
+        reason = f"the number has more than {MAX_NUMBER_BITS:,} bits"
+        raise ExpressionLimitExceeded(reason, self._source, token.position)
 
     def _name(self, token: Token) -> _Node:
         if token.text.lower() in _CONSTANTS:
@@ -212,20 +226,17 @@ class _Parser:
         if token.text in ("T", "new", "instanceof"):
             raise self._error("types are not reachable from expressions", token)
         if self._peek().text == "(" and self._peek().kind is Kind.SYMBOL:
-            return self._call(_Node(lambda root: root, token.position), token, safe=False)
-        name, source, position = token.text, self._source, token.position
-        return _Node(
-            lambda root: evaluation.property_of(root, name, source, position), position, name=token.text
-        )
+            return self._call(_Node(_root, token.position), token, safe=False)
+        return _Node(_property_of_root(token.text, token.position), token.position, name=token.text)
 
     def _variable(self, hash_token: Token) -> _Node:
         name = self._take()
         if name.text not in ("root", "this"):
             raise self._error("the only variables are #root and #this", hash_token)
-        return _Node(lambda root: root, hash_token.position)
+        return _Node(_root, hash_token.position)
 
     def _postfix(self, node: _Node) -> _Node:
-        """The operand with the properties, items and calls that follow it."""
+        """Return the operand with the properties, items and calls that follow it."""
         while self._peek().kind is Kind.SYMBOL and self._peek().text in (".", "?.", "["):
             token = self._take()
             node = self._item(node, token) if token.text == "[" else self._member(node, token)
@@ -234,12 +245,12 @@ class _Parser:
     def _item(self, node: _Node, token: Token) -> _Node:
         inner = self._expression(0)
         self._expect("]")
-        target, source, position = node.evaluate, self._source, token.position
         # As in Spring's language, a bare name between brackets is the key itself: headers[type].
-        key = inner.evaluate if inner.name is None else _constant(inner.name, position).evaluate
-        return _Node(
-            lambda root: evaluation.item_of(target(root), key(root), source, position), node.position
-        )
+        name = inner.constant if inner.name is None else inner.name
+        if isinstance(name, str):
+            return _Node(_named_item(node.evaluate, name, token.position), node.position)
+        target, key, position = node.evaluate, inner.evaluate, token.position
+        return _Node(lambda run: operators.item_of(target(run), key(run), run, position), node.position)
 
     def _member(self, node: _Node, dot: Token) -> _Node:
         name = self._take()
@@ -250,13 +261,15 @@ class _Parser:
             return self._call(node, name, safe)
         if name.text.startswith("_"):
             raise self._error(f"{name.text!r} is private", name)
-        target, source = node.evaluate, self._source
+        target, key, position = node.evaluate, name.text, name.position
 
-        def evaluate(root: object) -> object:
-            value = target(root)
+        def evaluate(run: Evaluation) -> object:
+            value = target(run)
+            if type(value) is MessageHeaders:
+                return value.get(key)
             if safe and value is None:
                 return None
-            return evaluation.property_of(value, name.text, source, name.position)
+            return operators.property_of(value, key, run, position)
 
         return _Node(evaluate, node.position)
 
@@ -264,14 +277,17 @@ class _Parser:
         if not methods.is_method(name.text):
             raise self._error(f"there is no method {name.text}()", name)
         self._expect("(")
-        arguments = [argument.evaluate for argument in self._list_until(")")]
-        target, source = node.evaluate, self._source
+        given = self._list_until(")")
+        if name.text == "matches" and given:
+            self._check_pattern(given[0])
+        arguments = [argument.evaluate for argument in given]
+        target, method, position = node.evaluate, name.text, name.position
 
-        def evaluate(root: object) -> object:
-            value = target(root)
+        def evaluate(run: Evaluation) -> object:
+            value = target(run)
             if safe and value is None:
                 return None
-            return methods.call(value, name.text, [each(root) for each in arguments], source, name.position)
+            return methods.call(value, method, [each(run) for each in arguments], run, position)
 
         return _Node(evaluate, node.position)
 
@@ -305,20 +321,64 @@ class _Parser:
         return ExpressionError(reason, self._source, (token or self._peek()).position)
 
 
+def _root(run: Evaluation) -> object:
+    return run.root
+
+
 def _constant(value: object, position: int) -> _Node:
-    return _Node(lambda _: value, position, constant=True)
+    return _Node(lambda _: value, position, constant=value)
 
 
-def _number(text: str) -> int | float:
-    digits = text.rstrip("lLdDfF")
-    is_whole = digits.isdigit() and text[-1] not in "dDfF"
-    return int(digits) if is_whole else float(digits)
+def _property_of_root(name: str, position: int) -> Evaluate:
+    """Return what evaluates a bare name: nearly always a message's payload or headers."""
+
+    def payload(run: Evaluation) -> object:
+        root = run.root
+        return root.payload if type(root) is Message else other(run)
+
+    def headers(run: Evaluation) -> object:
+        root = run.root
+        return root.headers if type(root) is Message else other(run)
+
+    def other(run: Evaluation) -> object:
+        return operators.property_of(run.root, name, run, position)
+
+    return payload if name == "payload" else headers if name == "headers" else other
 
 
-def _between(value: object, bounds: object, source: str, position: int) -> bool:
+def _named_item(target: Evaluate, key: str, position: int) -> Evaluate:
+    """Return what evaluates `target['key']`: nearly always a header."""
+
+    def evaluate(run: Evaluation) -> object:
+        value = target(run)
+        if type(value) is MessageHeaders:
+            return value.get(key)
+        return operators.item_of(value, key, run, position)
+
+    return evaluate
+
+
+def _matches(target: Evaluate, pattern: Evaluate, constant: object, position: int) -> Evaluate:
+    """Return what evaluates `target matches pattern`: nearly always a text and a constant."""
+
+    def matches_constant(run: Evaluation) -> object:
+        text = target(run)
+        if type(text) is not str or type(constant) is not str:
+            return methods.call(text, "matches", (constant,), run, position)
+        compiled = compile_pattern(constant)  # kept there, not here: compiled patterns may be large
+        run.charge(compiled.cost(text), position)
+        return compiled.matches(text)
+
+    def matches(run: Evaluation) -> object:
+        return methods.call(target(run), "matches", (pattern(run),), run, position)
+
+    return matches if constant is _VARIES else matches_constant
+
+
+def _between(value: object, bounds: object, run: Evaluation, position: int) -> bool:
     if not isinstance(bounds, list) or len(bounds) != 2:
-        raise ExpressionError("between takes two bounds: {1, 10}", source, position)
+        raise run.error("between takes two bounds: {1, 10}", position)
     low, high = bounds
-    return evaluation.compare(">=", value, low, source, position) and evaluation.compare(
-        "<=", value, high, source, position
+    return operators.compare(">=", value, low, run, position) and operators.compare(
+        "<=", value, high, run, position
     )

@@ -4,7 +4,8 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
-from streamkit.errors import ExpressionError
+from streamkit.errors import ExpressionError, ExpressionLimitExceeded
+from streamkit.expression.limits import MAX_LENGTH
 
 
 class Kind(Enum):
@@ -59,11 +60,15 @@ _WORD_OPERATORS = {
 
 
 def tokenize(source: str) -> list[Token]:
-    """The tokens of the expression, an END last.
+    """Return the tokens of the expression, an END last.
 
     Raises:
-        ExpressionError: A character starts none.
+        ExpressionError: A character starts no token.
+        ExpressionLimitExceeded: The text is too long.
     """
+    if len(source) > MAX_LENGTH:
+        reason = f"the expression has {len(source):,} characters, more than {MAX_LENGTH:,}"
+        raise ExpressionLimitExceeded(reason, source, MAX_LENGTH)
     tokens: list[Token] = []
     position = 0
     end = len(source.rstrip())

@@ -1,0 +1,279 @@
+"""Bounds of expressions: whatever an expression and its data are, an evaluation does a bounded amount of work."""
+
+import tracemalloc
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+
+from streamkit.errors import ExpressionError, ExpressionLimitExceeded
+from streamkit.expression import compile_expression
+from streamkit.expression.evaluation import Evaluation, comparison_work
+from streamkit.expression.limits import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    MAX_NUMBER_BITS,
+    MAX_PATTERN_LENGTH,
+    MAX_TOKENS,
+    MAX_WORK,
+)
+from streamkit.messaging import Message
+
+BACKTRACKING = "payload.matches('(a|aa)+$') ? 'a' : 'b'"
+TEXT = "a" * 60 + "b"
+REPLACING = "payload" + ".replace('a', 'aaaaaaaaaaaaaaaa')" * 6
+BIG = "x" * (1024 * 1024)
+
+
+def value_of(source: str, payload: object = None, **headers: object) -> object:
+    return compile_expression(source)(Message(payload, headers))
+
+
+def work_of(source: str, payload: object = None, **headers: object) -> int:
+    """Return the units of work that an evaluation takes."""
+    evaluation = Evaluation(Message(payload, headers), source)
+    compile_expression(source).evaluate(evaluation)
+    return MAX_WORK - evaluation.work_left
+
+
+def peak_of(source: str, payload: object) -> int:
+    """Return the bytes that an evaluation allocates before it is refused."""
+    expression = compile_expression(source)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ExpressionLimitExceeded, match="more than 16,777,216 units of work"):
+            expression(Message(payload))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_pattern_that_makes_a_backtracking_engine_hang_takes_work_in_proportion_to_the_text() -> None:
+    """Twice the text is twice the work, not 2^30 times."""
+    assert value_of(BACKTRACKING, TEXT) == "b"
+    once, twice, thrice = (work_of(BACKTRACKING, "a" * (1000 * times) + "b") for times in (1, 2, 3))
+    assert thrice - twice == twice - once < 10_000
+
+
+def test_a_chain_of_replacements_is_refused_before_its_text_is_made() -> None:
+    """16^6 characters would be made; none of the texts that are made is larger than the bound."""
+    assert peak_of(REPLACING, "a") < 2 * MAX_WORK
+    assert peak_of("payload.replace('', payload)", "a" * 100_000) < MAX_WORK
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "payload" + " + payload" * 20,
+        "'' + {" + ", ".join(["payload"] * 20) + "}",
+        "{" + ", ".join(["payload"] * 20) + "}.toString()",
+        "'' + {" + ", ".join(["{payload, payload}"] * 20) + "}",
+        "payload" + ".toUpperCase().toLowerCase()" * 10,
+        " || ".join(["payload.contains('y')"] * 20),
+    ],
+)
+def test_an_evaluation_that_reads_and_makes_too_much_text_is_refused(source: str) -> None:
+    """The memory is bounded by the work."""
+    assert peak_of(source, BIG) < 3 * MAX_WORK
+
+
+def test_lists_are_compared_within_the_bound() -> None:
+    """Comparing two lists counts all that they contain; comparing a list with a number counts nothing."""
+    items = [["x"] * 1000] * 1000
+    assert work_of("payload == payload", items) > 1_000_000
+    assert work_of("payload == 1", items) == 0
+    with pytest.raises(ExpressionLimitExceeded):
+        value_of(" && ".join(["payload == payload"] * 20), items)
+    with pytest.raises(ExpressionLimitExceeded):
+        value_of(" || ".join(["payload.contains({1})"] * 20), items)
+    with pytest.raises(ExpressionLimitExceeded):
+        value_of(" && ".join(["payload <= payload"] * 20), items)
+
+
+def test_comparing_a_list_that_contains_itself_is_refused() -> None:
+    """Counting stops beyond the bound."""
+    items: list[object] = []
+    items.append(items)
+    assert MAX_WORK < comparison_work(items, items) < 2 * MAX_WORK
+    with pytest.raises(ExpressionLimitExceeded):
+        value_of("payload == payload", items)
+    with pytest.raises(ExpressionLimitExceeded, match="nested too deeply"):
+        value_of("'' + payload", items)
+
+
+@pytest.mark.parametrize("source", ["payload.a", "payload['a']"])
+def test_a_payload_that_is_nested_too_deeply_is_an_error_of_the_expression(source: str) -> None:
+    """msgspec refuses 100,000 brackets by a RecursionError."""
+    with pytest.raises(ExpressionError, match="the payload is no JSON"):
+        value_of(source, b"[" * 100_000)
+
+
+def test_a_payload_is_parsed_once() -> None:
+    """However often the expression asks for its parts; other documents are charged."""
+    data = b'{"a": 1, "b": "' + b"x" * 1000 + b'"}'
+    assert work_of(" + ".join(["payload.a"] * 100), data) == 0
+    assert 1000 < work_of("payload.a + headers.h.a", data, h=b'{"a":' + b" " * 1000 + b"1}") < 1100
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "2 ^ 1000 * 2 ^ 1000",
+        "3 ^ 1000",
+        "(2 ^ 500) ^ 500",
+        "payload ^ 2",
+        "payload + 1",
+        "headers.fraction ^ 1000",
+        "-payload",
+    ],
+)
+def test_a_whole_number_has_a_bounded_size(source: str) -> None:
+    """A greater one is refused, whether it is multiplied, raised or merely added to."""
+    with pytest.raises(ExpressionLimitExceeded, match=f"more than {MAX_NUMBER_BITS:,} bits"):
+        value_of(source, 2**5000, fraction=Fraction(3, 2))
+
+
+def test_numbers_up_to_the_bound_are_calculated() -> None:
+    """As they were."""
+    assert value_of("2 ^ 1000 + 1") == 2**1000 + 1
+    assert value_of("payload * 2", 2**64) == 2**65
+    assert value_of("payload % 7", Decimal("15.5")) == Decimal("1.5")
+    assert value_of("payload.intValue()", Decimal("15.5")) == 15
+
+
+@pytest.mark.parametrize(
+    "source", ["payload.intValue()", "payload % 7", "(1e999).intValue()", "headers.n.doubleValue()"]
+)
+def test_a_number_too_large_to_be_written_out_is_an_error_of_the_expression(source: str) -> None:
+    """A decimal of eight characters may have a million digits."""
+    with pytest.raises(ExpressionError, match=r"too large|infinity"):
+        value_of(source, Decimal("1E+999999"), n=2**5000)
+
+
+def test_the_text_of_a_number_that_python_does_not_write_is_refused() -> None:
+    """Python writes whole numbers of 4,300 digits; `ValueError` is not an answer."""
+    with pytest.raises(ExpressionLimitExceeded, match="limit"):
+        value_of("'' + payload", 10**5000)
+
+
+@pytest.mark.parametrize(
+    ("source", "position", "reason"),
+    [
+        ("a" * (MAX_LENGTH + 1), MAX_LENGTH, "the expression has 8,193 characters, more than 8,192"),
+        ("1" + "+1" * MAX_TOKENS, MAX_TOKENS, "the expression is too long: more than 500 tokens"),
+        ("(" * 400, MAX_DEPTH, "the expression is nested too deeply: more than 50 levels"),
+        ("!" * 400 + "a", MAX_DEPTH, "the expression is nested too deeply: more than 50 levels"),
+        ("9" * 5000, 0, "the number has more than 1,024 bits"),
+        (str(2**MAX_NUMBER_BITS), 0, "the number has more than 1,024 bits"),
+    ],
+)
+def test_an_expression_that_is_too_large_does_not_compile(source: str, position: int, reason: str) -> None:
+    """The error says which bound, and points at the place without repeating all of the text."""
+    with pytest.raises(ExpressionLimitExceeded) as caught:
+        compile_expression(source)
+    assert caught.value.reason == reason
+    assert caught.value.position == position
+    assert len(str(caught.value)) < 3200
+
+
+def test_the_longest_chain_leaves_the_caller_most_of_the_stack() -> None:
+    """Of 1,000 frames: a chain of operators is evaluated from within."""
+    assert value_of("1" + "+1" * 249) == 250
+
+    def deep(frames: int) -> object:
+        return deep(frames - 1) if frames else value_of("1" + "+1" * 249)
+
+    with pytest.raises(ExpressionLimitExceeded, match="nested too deeply"):
+        deep(700)
+
+
+def test_an_error_shows_an_expression_on_one_line() -> None:
+    """A message's expression cannot write a line of its own into the log."""
+    with pytest.raises(ExpressionError) as caught:
+        compile_expression("1 +\nWARNING: something else ~")
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_a_key_that_cannot_be_one_is_an_error_of_the_expression() -> None:
+    """A list is no key of a map."""
+    with pytest.raises(ExpressionError, match="has no item a list"):
+        value_of("headers[{1}]")
+
+
+def test_ordinary_expressions_take_little_work() -> None:
+    """Reading headers and comparing numbers and texts is not charged; what is charged is in proportion to the texts."""
+    assert work_of("headers['type'] == 'refund' && payload.amount > 100", {"amount": 150}, type="refund") == 0
+    assert work_of("headers.type + '-' + headers.n", type="refund", n=1) == 15
+    assert work_of("headers.type matches '[a-z]+'", type="refund") < 1000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        ("[a-z]+", "abc", True),
+        ("b", "abc", False),
+        (r"\d{4}-\d{2}", "2024-05", True),
+        ("a|ab", "ab", True),
+        (r"\p{L}+", "Größe", True),
+        ("(?i)abc", "ABC", True),
+        ("(?s).*", "a\nb", True),
+        (".*", "a\nb", False),
+        (r"\Q[a&&[\E", "[a&&[", True),
+        (r"[]a\[&]+", "]a[&", True),
+        ("", "", True),
+        ("", "a", False),
+        ("a?", "\ud800", False),
+    ],
+)
+def test_a_pattern_matches_the_whole_text(pattern: str, text: str, expected: bool) -> None:
+    """As Java's `String.matches` does."""
+    assert value_of("payload.matches(headers.p)", text, p=pattern) is expected
+    assert value_of(f"payload matches '{pattern}'", text) is expected
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [
+        (r"(a)\1", "back references"),
+        (r"(a)\12", "back references"),
+        ("(?=a)a", "look-around"),
+        ("(?<!b)a", "look-around"),
+        ("a*+", "possessive quantifiers"),
+        ("(?>a)", "no regular expression"),
+        ("(", "no regular expression"),
+        (r"\012", "octal escapes"),
+        (r"\v", "vertical white space"),
+        ("[a-z&&[^b]]", "classes within each other"),
+        ("[a[bc]]", "classes within each other"),
+        ("[[:alpha:]]", "classes within each other"),
+        ("(?U)a", "the flag U"),
+        ("(?iU:a)", "the flag U"),
+        (r"\p{L}{1,1000}", "pattern too large"),
+        ("a" * (MAX_PATTERN_LENGTH + 1), "1,001 characters, more than 1,000"),
+    ],
+)
+def test_a_pattern_that_is_not_matched_in_linear_time_is_refused(pattern: str, reason: str) -> None:
+    """A constant when the expression is compiled, another when it is evaluated; so is what Java reads otherwise."""
+    for source in (f"payload matches '{pattern}'", f"payload.matches('{pattern}')"):
+        with pytest.raises(ExpressionError, match=reason) as caught:
+            compile_expression(source)
+        assert caught.value.position == source.index("'")
+    with pytest.raises(ExpressionError, match=reason):
+        value_of("payload matches headers.p", "a", p=pattern)
+
+
+def test_patterns_of_one_expression_are_compiled_within_the_bound() -> None:
+    """A hundred great ones are refused, although each alone is not."""
+    great = [f"payload matches '{number}\\p{{L}}{{1,40}}'" for number in range(60)]
+    compile_expression(great[0])
+    with pytest.raises(ExpressionLimitExceeded):
+        compile_expression(" || ".join(great))
+
+
+def test_patterns_match_within_the_bound() -> None:
+    """A pattern that has RE2's automaton run all instructions beside each other costs more than a plain one."""
+    plain = work_of("payload matches '[ab]+'", "ab" * 1000)
+    slow = work_of("payload matches '(a|b)*a(a|b){60}'", "ab" * 1000)
+    assert plain < slow
+    with pytest.raises(ExpressionLimitExceeded):
+        value_of(" || ".join(["payload matches '(a|b)*a(a|b){60}c'"] * 20), "ab" * 100_000)
