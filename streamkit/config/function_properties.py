@@ -131,6 +131,9 @@ class RoutingProperties(SettingsModel):
 
     enabled: bool = False
     """Whether the routing function is bound, as `functionRouter-in-0`."""
+    expression_header_enabled: bool = False
+    """Whether the routing function evaluates the expression in a message's header
+    `spring.cloud.function.routing-expression`. Only for bindings whose senders are all trusted."""
 
 
 class StreamFunctionProperties(SettingsModel):

@@ -4,17 +4,20 @@
 
     the routing callback                                     @app.message_routing_callback
     header spring.cloud.function.definition                  a name, or functions composed with |
-    header spring.cloud.function.routing-expression          an expression over the message that gives a name
+    header spring.cloud.function.routing-expression          an expression over the message that gives a name; off
     setting spring.cloud.function.routing-expression         likewise, for messages that say nothing
     setting spring.cloud.function.definition                 where it names one function only
 
-The first that says something counts. A message that nothing routes, or that is routed to what there is not, is
-dropped with a warning. What the function gives goes to `functionRouter-out-0`, which is bound when there is
-something to send.
+The first that names a function counts. The header with an expression counts only if the setting
+`spring.cloud.stream.function.routing.expression-header-enabled` is true, because whoever can send a message chooses the
+expression. A message that nothing routes, or that is routed to a function that does not exist, is dropped with a
+warning. A message whose expression fails, fails: attempts, error channel, dead letter. Results of the function go to
+`functionRouter-out-0`, which is bound at the first result.
 """
 
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import lru_cache
 from typing import Final, cast
 
 from streamkit.errors import ConfigurationError, ExpressionError
@@ -28,7 +31,14 @@ from streamkit.functions.wiring import Exit, FunctionWiring
 from streamkit.messaging.message import Message
 from streamkit.parts import Parts
 
-__all__ = ["DEFINITION", "ROUTING_EXPRESSION", "FunctionRouter"]
+__all__ = [
+    "DEFINITION",
+    "EXPRESSIONS_KEPT",
+    "EXPRESSION_HEADER_ENABLED",
+    "MAX_COMPOSED",
+    "ROUTING_EXPRESSION",
+    "FunctionRouter",
+]
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +47,18 @@ DEFINITION: Final = "spring.cloud.function.definition"
 ROUTING_EXPRESSION: Final = "spring.cloud.function.routing-expression"
 """The header that holds an expression for its name."""
 
-# Messages may name whatever they like.
-_KEPT: Final = 100
+EXPRESSION_HEADER_ENABLED: Final = "spring.cloud.stream.function.routing.expression-header-enabled"
+"""The setting without which the header with an expression is ignored."""
+
+EXPRESSIONS_KEPT: Final = 100
+"""Compiled expressions of messages, and compositions that messages name, that are kept for the next message. Senders
+have a few; an expression of the greatest size takes 400 KiB, so 40 MiB are kept at most."""
+
+MAX_COMPOSED: Final = 10
+"""Functions that a message may have composed: with one that doubles its text, a result is 1,024 times its message."""
+
+_MAX_DEFINITION: Final = 1000
+"""Characters of a definition out of a message: ten names of a hundred characters."""
 
 
 class _RouterOutput:
@@ -71,14 +91,14 @@ class FunctionRouter:
         """Make a router.
 
         Args:
-            settings: What settings say about functions.
+            settings: The settings of functions.
             catalog: The functions.
-            wiring: Makes handlers of them.
-            parts: What those are made from.
-            callback: What chooses first.
+            wiring: Makes handlers of functions.
+            parts: The parts that handlers are made from.
+            callback: The application's own choice, which is asked first.
 
         Raises:
-            ConfigurationError: The setting's expression is none.
+            ConfigurationError: The setting `routing-expression` is not an expression.
         """
         self.input = settings.binding(ROUTER.input(0))
         self._catalog = catalog
@@ -93,19 +113,22 @@ class FunctionRouter:
                 self._expression = compile_expression(settings.routing_expression)
             except ExpressionError as error:
                 raise settings.wrong(settings.routing_value, str(error)) from error
-        self._expressions: dict[str, Expression] = {}
+        self._trusts_messages = settings.routing_expression_header
+        self._has_warned = False
+        self._compiled = lru_cache(maxsize=EXPRESSIONS_KEPT)(compile_expression)
         self._stages: dict[str, Stage] = {}
+        self._composed = lru_cache(maxsize=EXPRESSIONS_KEPT)(self._compose)
 
     def prepare(self) -> None:
-        """Make the handler of every function that can be routed to.
+        """Make the handler of every function that messages can be routed to.
 
         Raises:
-            ConfigurationError: One asks for what a message cannot give.
+            ConfigurationError: A function asks for something that a message cannot give.
         """
         for name in self._catalog.names:
             found = self._catalog.find(name)
             if found is not None and found.signature.takes_messages and not found.signature.streams:
-                self._stage(name)
+                self._stages[name] = self._compose(name)
 
     @property
     def settles_by_hand(self) -> bool:
@@ -113,20 +136,24 @@ class FunctionRouter:
         return any(stage.settles_by_hand for stage in self._stages.values())
 
     async def handle_message(self, message: Message[object]) -> None:
-        """Have the function a message is meant for handle it."""
+        """Have the function that a message is routed to handle the message.
+
+        Raises:
+            ExpressionError: The routing expression fails for the message.
+        """
         try:
             name = await self._route(message)
-            stage = None if name is None else self._stage(name)
-        except (ConfigurationError, ExpressionError) as error:
+            stage = None if name is None else self._stages.get(name) or self._composed(name)
+        except ConfigurationError as error:
             log.warning("Message %s is unroutable and dropped: %s", message.headers.id, error)
             return
         if stage is None:
             log.warning(
-                "Message %s is unroutable and dropped: neither a callback, nor a header %s or %s, nor a setting says "
+                "Message %s is unroutable and dropped: neither a callback, nor a header %s%s, nor a setting says "
                 "where it goes",
                 message.headers.id,
                 DEFINITION,
-                ROUTING_EXPRESSION,
+                f" or {ROUTING_EXPRESSION}" if self._trusts_messages else "",
             )
             return
         await stage.handle_message(message)
@@ -141,35 +168,40 @@ class FunctionRouter:
         named = message.headers.get(DEFINITION)
         if isinstance(named, str) and named:
             return named
-        source = message.headers.get(ROUTING_EXPRESSION)
-        expression = self._compiled(source) if isinstance(source, str) and source else self._expression
+        expression = self._expression_for(message)
         if expression is None:
             return self._default
         value = expression(message)
         return value if isinstance(value, str) else None
 
-    def _compiled(self, source: str) -> Expression:
-        found = self._expressions.get(source)
-        if found is None:
-            if len(self._expressions) >= _KEPT:
-                self._expressions.clear()
-            found = self._expressions[source] = compile_expression(source)
-        return found
+    def _expression_for(self, message: Message[object]) -> Expression | None:
+        """Return the message's own expression if such expressions are enabled, else the setting's or None."""
+        source = message.headers.get(ROUTING_EXPRESSION)
+        if not isinstance(source, str) or not source:
+            return self._expression
+        if self._trusts_messages:
+            return self._compiled(source)
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "Function %s ignores header %s of message %s, and of all messages from now on: expressions out of "
+                "messages are off. Set %s=true to have them evaluated, if you trust everybody who can send to binding "
+                "%r",
+                ROUTER.name,
+                ROUTING_EXPRESSION,
+                message.headers.id,
+                EXPRESSION_HEADER_ENABLED,
+                self.input,
+            )
+        return self._expression
 
-    def _stage(self, name: str) -> Stage:
-        """Return what handles messages for a function, or for several composed.
+    def _compose(self, name: str) -> Stage:
+        """Return the handler of messages for a function, or for several composed.
 
         Raises:
             ConfigurationError: There is no such function, or messages cannot be routed to it.
         """
-        found = self._stages.get(name)
-        if found is None:
-            if len(self._stages) >= len(self._catalog.names) + _KEPT:
-                self._stages.clear()
-            found = self._stages[name] = self._compose(self._parsed(name))
-        return found
-
-    def _compose(self, definition: Definition) -> Stage:
+        definition = self._parsed(name)
         planned = self._catalog.plan(definition)
         if not all(one.signature.takes_messages and not one.signature.streams for one in planned.functions):
             raise ConfigurationError(f"{str(definition)!r} is not called for each message")
@@ -177,14 +209,22 @@ class FunctionRouter:
         (stage,) = self._wiring.compose(bound, self._exit)
         return stage
 
-    @staticmethod
-    def _parsed(name: str) -> Definition:
+    def _parsed(self, name: str) -> Definition:
+        is_own = name == self._default
+        if len(name) > _MAX_DEFINITION and not is_own:
+            raise ConfigurationError(
+                f"its definition has {len(name):,} characters, more than {_MAX_DEFINITION:,}"
+            )
         try:
             found: Sequence[Definition] = parse_definitions(name)
         except ValueError as error:
             raise ConfigurationError(str(error)) from error
         if len(found) != 1:
             raise ConfigurationError(f"{name!r} is not the name of one function")
+        if len(found[0].parts) > MAX_COMPOSED and not is_own:
+            raise ConfigurationError(
+                f"it has {len(found[0].parts)} functions composed, more than {MAX_COMPOSED}"
+            )
         return found[0]
 
     def __repr__(self) -> str:
@@ -192,9 +232,9 @@ class FunctionRouter:
 
 
 def _only_one(definition: str | None) -> str | None:
-    """The function a definition names, unless it names several or the router itself."""
+    """Return the function that a definition names, unless it names several or the router itself."""
     try:
         found = [each for each in parse_definitions(definition or "") if each != ROUTER]
     except ValueError:
-        return None  # told where definitions are bound
+        return None  # reported where definitions are bound
     return str(found[0]) if len(found) == 1 else None

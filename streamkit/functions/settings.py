@@ -26,6 +26,7 @@ class FunctionSettings:
         autodetect: Whether a single function is bound without a definition.
         ineligible: Functions that never are.
         routing: Whether the routing function is bound.
+        routing_expression_header: Whether it evaluates the expressions that messages bring in a header.
         routing_expression: What it routes by.
         routing_value: Where that was set.
         poller: How suppliers are polled.
@@ -37,6 +38,7 @@ class FunctionSettings:
     autodetect: bool
     ineligible: frozenset[str]
     routing: bool
+    routing_expression_header: bool
     routing_expression: str | None
     routing_value: Value | None
     poller: PollerProperties
@@ -62,6 +64,7 @@ class FunctionSettings:
             own.autodetect,
             frozenset(cloud.value.ineligible_definitions),
             own.routing.enabled or cloud.value.routing.enabled,
+            own.routing.expression_header_enabled or cloud.value.routing.expression_header_enabled,
             cloud.value.routing_expression,
             cloud.origins.get(("routing_expression",)),
             environment.bind(POLLER, PollerProperties).over(stream.value.poller),

@@ -1,5 +1,6 @@
 """The routing function: each message goes to the function it is meant for."""
 
+import gc
 import logging
 from collections.abc import AsyncIterator, Callable
 
@@ -7,13 +8,17 @@ import pytest
 
 from streamkit import Message, Requeue
 from streamkit.application import StreamApplication
-from streamkit.errors import ConfigurationError
+from streamkit.errors import ConfigurationError, ExpressionError, ExpressionLimitExceeded
+from streamkit.expression import Expression
+from streamkit.functions.routing import EXPRESSIONS_KEPT
 
 MakeApplication = Callable[..., StreamApplication]
 
 NAME = "spring.cloud.function.definition"
 EXPRESSION = "spring.cloud.function.routing-expression"
 ROUTED = {"stream__function__routing__enabled": "true"}
+GROUP = {"stream__bindings__functionRouter-in-0__group": "g"}
+EXPRESSIONS_OF_MESSAGES = {"stream__function__routing__expression-header-enabled": "true"}
 
 
 @pytest.fixture
@@ -68,8 +73,10 @@ def test_a_header_names_the_function(
 
 
 def test_an_expression_finds_it(make_app: MakeApplication, with_functions: Register, seen: list[str]) -> None:
-    """Of the message's header, else of the setting."""
-    app = with_functions(make_app(**ROUTED, function__routing_expression="headers['kind']"))
+    """Of the message's header if such expressions are enabled, else of the setting."""
+    app = with_functions(
+        make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES, function__routing_expression="headers['kind']")
+    )
     with app.test() as test:
         test.input("functionRouter-in-0").send("a", {"kind": "note"})
         test.input("functionRouter-in-0").send(
@@ -126,7 +133,8 @@ def test_a_callback_is_asked_first(
         ({NAME: "note|upper"}, "'note|upper' cannot be composed"),
         ({NAME: "note;upper"}, "not the name of one function"),
         ({NAME: "|"}, "lacks the name of a function"),
-        ({EXPRESSION: "headers["}, "headers["),
+        ({NAME: "|".join(["upper"] * 11)}, "it has 11 functions composed, more than 10"),
+        ({NAME: "|".join(["upper"] * 200)}, "its definition has 1,199 characters, more than 1,000"),
         ({EXPRESSION: "headers['no']"}, "neither a callback, nor a header"),
     ],
 )
@@ -138,7 +146,7 @@ def test_what_nothing_routes_is_dropped(
     reason: str,
 ) -> None:
     """With a warning that says why; it is neither retried nor an error."""
-    app = with_functions(make_app(**ROUTED, **{"stream__bindings__functionRouter-in-0__group": "g"}))
+    app = with_functions(make_app(**ROUTED, **GROUP, **EXPRESSIONS_OF_MESSAGES))
     with app.test() as test, caplog.at_level(logging.WARNING):
         test.input("functionRouter-in-0").send("a", headers)
         test.advance(hours=1)
@@ -148,9 +156,86 @@ def test_what_nothing_routes_is_dropped(
     assert reason in warnings[0]
 
 
+def test_an_expression_of_a_message_is_ignored_unless_it_is_enabled(
+    make_app: MakeApplication, with_functions: Register, seen: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As if the header were absent, with one warning that names setting, function and header."""
+    app = with_functions(make_app(**ROUTED, function__routing_expression="headers['kind']"))
+    with app.test() as test, caplog.at_level(logging.WARNING):
+        for text in ("a", "b"):
+            test.input("functionRouter-in-0").send(text, {EXPRESSION: "'upper'", "kind": "note"})
+        test.input("functionRouter-in-0").send("c", {EXPRESSION: "'upper'"})
+        test.input("functionRouter-in-0").send("d", {EXPRESSION: "'upper'", NAME: "note"})
+        assert test.output("functionRouter-out-0").is_empty
+    assert seen == ["a", "b", "d"]
+    warnings = [record.getMessage() for record in caplog.records if record.name.endswith("routing")]
+    assert len(warnings) == 2
+    assert f"Function functionRouter ignores header {EXPRESSION} of message" in warnings[0]
+    assert "Set spring.cloud.stream.function.routing.expression-header-enabled=true" in warnings[0]
+    assert "is unroutable and dropped" in warnings[1]
+
+
+@pytest.mark.parametrize(
+    ("expression", "error"),
+    [
+        ("headers[", ExpressionError),
+        ("payload.missing", ExpressionError),
+        ("payload" + ".replace('a', 'aaaaaaaaaaaaaaaa')" * 6, ExpressionLimitExceeded),
+        ("(" * 4000, ExpressionLimitExceeded),
+        ("payload.matches('(a+)\\1')", ExpressionError),
+    ],
+)
+def test_a_message_whose_expression_fails_is_a_dead_letter(
+    make_app: MakeApplication,
+    with_functions: Register,
+    seen: list[str],
+    expression: str,
+    error: type[ExpressionError],
+) -> None:
+    """After its attempts; the messages behind it are handled."""
+    app = with_functions(make_app(**ROUTED, **GROUP, **EXPRESSIONS_OF_MESSAGES))
+    with app.test() as test:
+        test.input("functionRouter-in-0").send("a" * 100_000, {EXPRESSION: expression})
+        test.input("functionRouter-in-0").send("later", {EXPRESSION: "payload.length() == 5 ? 'note' : ''"})
+        test.advance(hours=100)
+        assert seen == ["later"]
+        assert test.dead_letters("functionRouter-in-0").receive(str).payload == "a" * 100_000
+        assert {type(each.payload.__cause__) for each in test.errors} == {error}
+
+
+def test_a_pattern_of_a_message_matches_in_linear_time(
+    make_app: MakeApplication, with_functions: Register, seen: list[str]
+) -> None:
+    """This one took a backtracking engine 2^40 steps for 60 characters."""
+    app = with_functions(make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES))
+    with app.test() as test:
+        headers = {EXPRESSION: "payload.matches('(a|aa)+$') ? 'upper' : 'note'"}
+        test.input("functionRouter-in-0").send("a" * 60 + "b", headers)
+        test.input("functionRouter-in-0").send("later", {NAME: "note"})
+    assert seen == ["a" * 60 + "b", "later"]
+
+
+def test_expressions_of_messages_are_kept_up_to_a_bound(
+    make_app: MakeApplication, with_functions: Register, seen: list[str]
+) -> None:
+    """Messages may bring a new one each; the one used least recently goes."""
+    sent = ["'note'", *(f"{number} > -1 ? 'note' : ''" for number in range(2 * EXPRESSIONS_KEPT))]
+    app = with_functions(make_app(**ROUTED, **EXPRESSIONS_OF_MESSAGES))
+    with app.test() as test:
+        for source in sent:
+            test.input("functionRouter-in-0").send("a", {EXPRESSION: source})
+            test.input("functionRouter-in-0").send("b", {EXPRESSION: "'note'"})
+        gc.collect()
+        alive = [each.source for each in gc.get_objects() if isinstance(each, Expression)]
+    kept = [source for source in alive if source in sent]
+    assert len(seen) == 2 * len(sent)
+    assert len(kept) == EXPRESSIONS_KEPT
+    assert kept.count("'note'") == 1
+
+
 def test_what_a_routed_function_raises_counts(make_app: MakeApplication) -> None:
     """As for a function that is bound."""
-    app = make_app(**ROUTED, **{"stream__bindings__functionRouter-in-0__group": "g"})
+    app = make_app(**ROUTED, **GROUP)
     calls: list[str] = []
 
     @app.function
