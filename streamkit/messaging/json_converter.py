@@ -2,7 +2,6 @@
 of classes that no tag tells apart, by pydantic, which is not imported for anything else.
 """
 
-import re
 from collections.abc import Iterator
 from typing import cast
 
@@ -14,7 +13,7 @@ from streamkit.messaging.converter import Reader, Writer, type_name
 from streamkit.messaging.mime import MimeType
 
 _NOT_JSON = "neither a dataclass, a msgspec Struct, a TypedDict, a pydantic model nor a builtin"
-_PATH = re.compile(r" - at `(.+)`$")
+_PATH = " - at `"
 
 
 class JsonConverter:
@@ -103,10 +102,13 @@ def _json_path(location: tuple[int | str, ...], data: bytes) -> str | None:
 
 
 def path_of(error: msgspec.DecodeError) -> tuple[str, str | None]:
-    """What msgspec says is wrong, and where."""
-    reason = str(error)
-    found = _PATH.search(reason)
-    return _PATH.sub("", reason), found[1] if found else None
+    """Return what msgspec says is wrong, and where.
+
+    The path is the last part of the text. What comes before may quote the payload, so it is not searched for patterns.
+    """
+    text = str(error)
+    reason, separator, path = text.rpartition(_PATH)
+    return (reason, path[:-1]) if separator and path.endswith("`") else (text, None)
 
 
 def wrong_payload(type_: object, mime: MimeType, reason: str, path: str | None) -> MessageConversionError:

@@ -6,6 +6,9 @@ from functools import lru_cache
 from typing import Self
 
 _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MAX_LENGTH = 1000
+"""Characters of a content type. RFC 6838 allows 127 for type and subtype each; what is parsed is kept, so a message
+must not bring a megabyte."""
 _TYPE = re.compile(rf"\s*({_TOKEN})\s*/\s*({_TOKEN})\s*")
 _PARAMETER = re.compile(rf';\s*({_TOKEN})\s*=\s*("(?:[^"\\]|\\.)*"|{_TOKEN})\s*')
 
@@ -69,6 +72,8 @@ class MimeType:
 
 @lru_cache(maxsize=256)
 def _parse(text: str) -> MimeType:
+    if len(text) > _MAX_LENGTH:
+        raise ValueError(f"a content type of {len(text):,} characters is longer than {_MAX_LENGTH:,}")
     found = _TYPE.match(text)
     if found is None:
         raise ValueError(f"{text!r} is no content type: expected type/subtype, such as application/json")

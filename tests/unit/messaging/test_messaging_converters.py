@@ -235,6 +235,23 @@ def test_what_is_wrong_with_a_payload(type_, data, path, reason):
     assert error.failed_message.payload == data
 
 
+@pytest.mark.parametrize(
+    ("type_", "quoted", "path"),
+    [
+        (Currency, "x - at `y`", None),
+        (Currency, " - at `" * 200_000, None),
+        (list[Currency], "x - at `y`", "$[0]"),
+        (list[Currency], " - at `" * 200_000, "$[0]"),
+    ],
+)
+def test_a_payload_that_is_quoted_is_not_taken_for_a_path(type_, quoted, path):
+    """The path is what msgspec adds at the end; looking for it takes one step, whatever the payload is."""
+    data = msgspec.json.encode(quoted if type_ is Currency else [quoted])
+    with pytest.raises(MessageConversionError, match="Invalid enum value") as caught:
+        read(type_, data)
+    assert caught.value.path == path
+
+
 @pytest.mark.parametrize("charset", ["iso-8859-1", "utf-16", "GBK"])
 def test_json_is_utf_8_whatever_charset_is_named(charset):
     """Text that is JSON can be read as an object, and an object as text."""

@@ -49,3 +49,10 @@ def test_json_and_text_are_recognised():
     assert MimeType.parse("application/vnd.order+json").is_json
     assert MimeType.parse("text/csv").is_text
     assert MimeType.parse("text/csv").charset == "utf-8"
+
+
+def test_a_content_type_has_a_bounded_length():
+    """A message must not have a megabyte of parameters kept."""
+    assert MimeType.parse("a/b;c=" + "d" * 994).parameters == {"c": "d" * 994}
+    with pytest.raises(ValueError, match="a content type of 1,001 characters is longer than 1,000"):
+        MimeType.parse("a/b;c=" + "d" * 995)
