@@ -6,8 +6,8 @@ An expression has no loops, so each part of it is evaluated at most once. What r
 
 from typing import Final
 
-MAX_LENGTH: Final = 8192
-"""Characters of an expression: 500 tokens of 16 characters each. A longer text is not even cut into tokens."""
+MAX_LENGTH: Final = 10_000
+"""Characters of an expression, as in Spring. A longer text is not even cut into tokens."""
 
 MAX_TOKENS: Final = 500
 """Tokens of an expression. The longest chain of operators is half of that, and each of them is a Python frame during
@@ -31,7 +31,7 @@ MAX_EXPONENT: Final = 1000
 """The greatest exponent of `^`."""
 
 MAX_PATTERN_LENGTH: Final = 1000
-"""Characters of a regular expression."""
+"""Characters of a regular expression, as in Spring."""
 
 PATTERN_MEMORY: Final = 1024 * 1024
 """Bytes that RE2 may use for a compiled regular expression and the states of its automaton; RE2's own default is eight

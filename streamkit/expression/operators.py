@@ -45,7 +45,10 @@ def equal(left: object, right: object) -> bool:
         return right in (left.name, left.value)
     if isinstance(right, Enum) and not isinstance(left, Enum):
         return left in (right.name, right.value)
-    return bool(left == right)
+    try:
+        return bool(left == right)
+    except ArithmeticError:  # a decimal that is a signaling NaN: not a number equals nothing
+        return False
 
 
 def equals(left: object, right: object, run: Evaluation, position: int) -> bool:
@@ -71,7 +74,7 @@ def compare(operator: str, left: object, right: object, run: Evaluation, positio
             run.charge(comparison_work(left, right), position)
         if isinstance(left, bool) == isinstance(right, bool):
             return bool(COMPARISONS[operator](first, second))
-    except TypeError:
+    except (TypeError, ArithmeticError):  # the latter of a decimal that is not a number
         pass  # reported below
     raise run.error(f"{shown(left)} and {shown(right)} have no order", position)
 

@@ -150,6 +150,16 @@ def test_a_number_too_large_to_be_written_out_is_an_error_of_the_expression(sour
         value_of(source, Decimal("1E+999999"), n=2**5000)
 
 
+@pytest.mark.parametrize("number", ["NaN", "sNaN"])
+def test_a_decimal_that_is_not_a_number_has_no_order_and_equals_nothing(number: str) -> None:
+    """Python raises `InvalidOperation`, which is no answer."""
+    assert value_of("payload == 1", Decimal(number)) is False
+    assert value_of("{payload}.contains(1)", Decimal(number)) is False
+    for source in ("payload < 1", "1 <= payload", "payload between {1, 2}"):
+        with pytest.raises(ExpressionError, match="have no order"):
+            value_of(source, Decimal(number))
+
+
 def test_the_text_of_a_number_that_python_does_not_write_is_refused() -> None:
     """Python writes whole numbers of 4,300 digits; `ValueError` is not an answer."""
     with pytest.raises(ExpressionLimitExceeded, match="limit"):
@@ -159,7 +169,7 @@ def test_the_text_of_a_number_that_python_does_not_write_is_refused() -> None:
 @pytest.mark.parametrize(
     ("source", "position", "reason"),
     [
-        ("a" * (MAX_LENGTH + 1), MAX_LENGTH, "the expression has 8,193 characters, more than 8,192"),
+        ("a" * (MAX_LENGTH + 1), MAX_LENGTH, "the expression has 10,001 characters, more than 10,000"),
         ("1" + "+1" * MAX_TOKENS, MAX_TOKENS, "the expression is too long: more than 500 tokens"),
         ("(" * 400, MAX_DEPTH, "the expression is nested too deeply: more than 50 levels"),
         ("!" * 400 + "a", MAX_DEPTH, "the expression is nested too deeply: more than 50 levels"),
