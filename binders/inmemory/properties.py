@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from binders.inmemory.broker import CHECK_INTERVAL, CHECK_MAX
 from streamkit.binder.delivery import (
@@ -15,12 +15,11 @@ from streamkit.binder.delivery import (
     TransactionTerms,
 )
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
+from streamkit.config.settings_model import SettingsModel
 
 
-class InMemoryBinderProperties(BaseModel):
+class InMemoryBinderProperties(SettingsModel):
     """`spring.cloud.stream.inmemory.binder.*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     stands_in_for: str = "rocketmq"
     """The type whose extended properties of bindings are read, so that an application can be moved here and

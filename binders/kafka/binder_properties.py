@@ -3,11 +3,12 @@
 from datetime import timedelta
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from binders.kafka.client_config import Client, checked
 from binders.kafka.properties import ClientProducerProperties
 from streamkit.config.durations import Positive, Seconds
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.support import Accepted, Rejected
 
 PREFIX: Final = "spring.cloud.stream.kafka.binder"
@@ -25,10 +26,8 @@ def _of_producers(properties: dict[str, str]) -> dict[str, str]:
     return checked(properties, Client.PRODUCER)
 
 
-class TransactionProperties(BaseModel):
+class TransactionProperties(SettingsModel):
     """`transaction.*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     transaction_id_prefix: str | None = None
     """What a listener sends and its message's offset are one transaction, and so is each message that is sent outside
@@ -36,10 +35,8 @@ class TransactionProperties(BaseModel):
     producer: ClientProducerProperties = ClientProducerProperties()
 
 
-class MetricsProperties(BaseModel):
+class MetricsProperties(SettingsModel):
     """`metrics.*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     default_offset_lag_metrics_enabled: bool = True
     """Whether metrics tell how far the inputs are behind."""
@@ -47,10 +44,8 @@ class MetricsProperties(BaseModel):
     """How long that is true: brokers are asked no more often; by default whenever somebody looks."""
 
 
-class KafkaBinderProperties(BaseModel):
+class KafkaBinderProperties(SettingsModel):
     """`spring.cloud.stream.kafka.binder.*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     brokers: tuple[str, ...] = ("localhost",)
     """Where clients begin: `host` or `host:port`, several separated by commas."""

@@ -13,7 +13,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from binders.kafka.client_config import Client, checked
 from streamkit.binder.delivery import (
@@ -25,6 +25,7 @@ from streamkit.binder.delivery import (
     TransactionTerms,
 )
 from streamkit.config.durations import Milliseconds, Minutes, Positive, Seconds
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
 from streamkit.config.support import Accepted, Rejected
 from streamkit.errors import ExpressionError
@@ -99,10 +100,8 @@ class CompressionType(Enum):
     ZSTD = "zstd"
 
 
-class TopicProperties(BaseModel):
+class TopicProperties(SettingsModel):
     """`topic.*`: how a topic is made that does not exist."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     replication_factor: int | None = Field(default=None, ge=-1)
     """Replicas of each partition; unset: the binder's."""
@@ -112,10 +111,8 @@ class TopicProperties(BaseModel):
     """The topic's own configuration, such as `retention.ms`."""
 
 
-class ClientProducerProperties(BaseModel):
+class ClientProducerProperties(SettingsModel):
     """What every producer has: those of bindings, of dead letters and of transactions."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     buffer_size: int = Field(default=16384, ge=0)
     """Bytes of one partition's messages that are sent together, at most."""

@@ -4,14 +4,16 @@ from datetime import timedelta
 from enum import Enum
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from binders.rocket.properties import NO_TRACE, NOT_YET_SIGNED, InNamespace, PositiveMilliseconds, legal_group
 from rocket_client.settings import parse_addresses
 from rocket_remoting.address import parse_address
 from rocket_remoting.errors import ConnectError
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
+from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.durations import Seconds
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.shape import Separator
 from streamkit.config.support import Accepted, Rejected
 
@@ -44,10 +46,8 @@ class Provisioning(Enum):
     """Leave it to the broker."""
 
 
-class RocketBinderProperties(BaseModel):
+class RocketBinderProperties(SettingsModel):
     """`spring.cloud.stream.rocketmq.binder.*`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name_server: str | None = None
     """Name servers as `host:port`, several separated by `;` or `,`. Unset: `127.0.0.1:9876`, see `embedded`."""
@@ -108,10 +108,8 @@ class RocketBinderProperties(BaseModel):
         return legal_group(value)
 
 
-class RocketSpringProducerProperties(BaseModel):
+class RocketSpringProducerProperties(SharedSettingsModel):
     """`rocketmq.producer.*`."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
     group: Annotated[str | None, Accepted(_NO_TEMPLATE)] = None
     access_key: Annotated[str | None, Rejected(NOT_YET_SIGNED)] = None
@@ -126,10 +124,8 @@ class RocketSpringProducerProperties(BaseModel):
     max_message_size: Annotated[int | None, Accepted(_NO_TEMPLATE)] = None
 
 
-class RocketSpringProperties(BaseModel):
+class RocketSpringProperties(SharedSettingsModel):
     """`rocketmq.*`, the settings of Spring's RocketMQ starter, which the first generation's binder reads too."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)
 
     name_server: str | None = None
     """Name servers, where `spring.cloud.stream.rocketmq.binder.name-server` is not set."""

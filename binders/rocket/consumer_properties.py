@@ -4,11 +4,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Annotated, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, field_validator
+from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
 
 from binders.rocket.properties import BindingProperties, PositiveMilliseconds
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, StartPosition
 from streamkit.config.durations import Milliseconds, Minutes, Positive
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.support import Accepted
 
 _POLL_TIMEOUT: Final = timedelta(seconds=5)
@@ -50,10 +51,8 @@ _START: Final = {
 }
 
 
-class PushProperties(BaseModel):
+class PushProperties(SettingsModel):
     """`consumer.push.*` of the second generation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     orderly: bool | None = None
     """As `orderly`."""
@@ -75,10 +74,8 @@ class PushProperties(BaseModel):
     """A message not settled by then is delivered again."""
 
 
-class PullProperties(BaseModel):
+class PullProperties(SettingsModel):
     """`consumer.pull.*` of the second generation, for polled consumers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     poll_timeout_millis: Milliseconds | None = None
     """How long a poll waits for a message; unset: `pull-timeout`, else 5s."""

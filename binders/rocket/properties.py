@@ -16,11 +16,12 @@ group is its destination, 32 messages are pulled at once, and a message is redel
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from rocket_client.namespace import Namespace
 from rocket_remoting.topics import validate_group
 from streamkit.config.durations import Milliseconds, Positive
+from streamkit.config.settings_model import SettingsModel
 from streamkit.config.support import Accepted, Rejected
 
 NOT_YET_SIGNED: Final = "requests are not signed: use a cluster without ACL"
@@ -47,10 +48,8 @@ def legal_group(name: str | None) -> str | None:
     return name
 
 
-class BindingProperties(BaseModel):
+class BindingProperties(SettingsModel):
     """What producers and consumers have in common; unset ones are the binder's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     name_server: Annotated[
         str | None,

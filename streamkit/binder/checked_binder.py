@@ -26,12 +26,12 @@ class Asked:
         """The error for a binder that does not meet it."""
         setting = setting_of(self.origins, self.requirement.properties)
         capability = self.requirement.capability.value
-        where = f"{setting.origin}: {setting.key}={setting}" if setting else f"binding {binding!r}"
+        where = f"{setting.origin}: {setting.key}={setting.shown}" if setting else f"binding {binding!r}"
         return UnsupportedCapability(
             f"{where} asks for {capability}, which binder {binder.name!r} of type {binder.type!r} cannot do; "
             f"it can: {describe(binder.capabilities())}",
             key=setting.key if setting else None,
-            value=setting.value if setting else None,
+            value=setting.shown if setting else None,
             origin=str(setting.origin) if setting else None,
         )
 

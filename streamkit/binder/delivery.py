@@ -11,10 +11,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import Final, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
-
 from streamkit.binder.capabilities import Capability, Requirement
 from streamkit.binder.settlement import Retry
+from streamkit.config.settings_model import SettingsModel
 from streamkit.messaging.message import Message
 
 __all__ = [
@@ -122,14 +121,12 @@ class Delivery:
         return after.total_seconds()
 
 
-class ExtendedConsumerProperties(BaseModel):
+class ExtendedConsumerProperties(SettingsModel):
     """A binder's own settings of one consumer binding; subclass it and say what they mean.
 
     Read from ``spring.cloud.stream.<type>.default.consumer.*`` and, stronger,
     ``spring.cloud.stream.<type>.bindings.<name>.consumer.*``.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     @property
     def starts(self) -> bool:
@@ -168,14 +165,12 @@ class TransactionTerms:
     asked_by: tuple[str, ...]
 
 
-class ExtendedProducerProperties(BaseModel):
+class ExtendedProducerProperties(SettingsModel):
     """A binder's own settings of one producer binding; subclass it and say what they ask.
 
     Read from ``spring.cloud.stream.<type>.default.producer.*`` and, stronger,
     ``spring.cloud.stream.<type>.bindings.<name>.producer.*``.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     def transaction(self) -> TransactionTerms | None:
         """Return what these settings say of transactions, or ``None`` where messages are sent without."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from streamkit.config.secret import shown_text
 from streamkit.errors import ConfigurationError
 
 __all__ = ["SparkFormat"]
@@ -34,9 +35,9 @@ class SparkFormat:
             if name.lower() in decided:
                 raise ConfigurationError(
                     f"option {name!r} is given for binding {binding!r}, whose settings say it already: "
-                    f"{self.options[decided[name.lower()]]!r}",
+                    f"{shown_text(name, self.options[decided[name.lower()]])!r}",
                     key=name,
-                    value=given[name],
+                    value=shown_text(name, given[name]),
                 )
         says_where = any(name.lower().startswith("starting") for name in given)
         return {**self.options, **({} if says_where else self.starting), **given}

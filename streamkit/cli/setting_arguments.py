@@ -5,6 +5,8 @@ from difflib import get_close_matches
 
 import click
 
+from streamkit.config.secret import without_secrets
+
 __all__ = ["expect_settings"]
 
 
@@ -33,6 +35,10 @@ def expect_settings(context: click.Context, place: str, first: str, settings: Se
         if near:
             raise click.NoSuchOption(key, possibilities=near, ctx=context)
         if not setting.startswith("--"):
-            raise click.UsageError(f"{setting!r} is no setting: settings are written --key=value", context)
+            raise click.UsageError(
+                f"{without_secrets(setting)!r} is no setting: settings are written --key=value", context
+            )
     if misplaced:
-        raise click.UsageError(f"{first!r} stands where {place} belongs: settings follow it", context)
+        raise click.UsageError(
+            f"{without_secrets(first)!r} stands where {place} belongs: settings follow it", context
+        )

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from streamkit.cli.supervisor import Plan, Supervisor
 from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
 from streamkit.config.environment import IN_CODE
+from streamkit.config.places import located
+from streamkit.config.secret import shown_text
 from streamkit.config.settings import PREFIX
-from streamkit.errors import ConfigurationError, StreamkitError
+from streamkit.errors import StreamkitError
 
 if TYPE_CHECKING:
     from streamkit.application import StreamApplication
@@ -81,7 +83,7 @@ async def shared_settings(application: "StreamApplication", shared: AsyncExitSta
         if system is not None:
             own = await shared.enter_async_context(system)
             for key, value in own.items():
-                log.info("The workers share %s=%s", key, value)
+                log.info("The workers share %s=%s", key, shown_text(key, value))
             found |= {registry.key_for(binder, key): value for key, value in own.items()}
     return found
 
@@ -96,12 +98,10 @@ def check_can_be_told(application: "StreamApplication", workers: Sequence[Mappin
         for key, value in told.items():
             found = application.environment.get(key)
             if found is not None and str(found.origin) == IN_CODE and str(found) != value:
-                raise ConfigurationError(
-                    f"{found.origin}: {key}={found}: with --workers this one is told {key}={value}, but what code "
-                    "gives wins: give it in a file, as an argument or as an environment variable",
-                    key=key,
-                    value=str(found),
-                    origin=str(found.origin),
+                raise located(
+                    found,
+                    f"with --workers this one is told {key}={shown_text(key, value)}, but what code gives wins: give "
+                    "it in a file, as an argument or as an environment variable",
                 )
 
 

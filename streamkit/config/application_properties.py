@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 from streamkit.config.support import Accepted
 
 _NO_LOGIN = Accepted("nobody logs in here: details are shown always, or never")
 
 
-class SharedSettingsModel(BaseModel):
+class SharedSettingsModel(ShownWithoutSecrets):
     """Settings below a prefix where others have theirs too: what is not known is left to them."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, use_attribute_docstrings=True)

@@ -22,6 +22,7 @@ from streamkit.config.document import Document
 from streamkit.config.imports import Import, imported_by, read_tree_of_files
 from streamkit.config.origin import Value
 from streamkit.config.placeholders import Lookup, resolve
+from streamkit.config.places import located
 from streamkit.config.profiles import expanded
 from streamkit.config.properties_file import read_properties
 from streamkit.config.relaxed import uniform, uniform_key
@@ -292,9 +293,7 @@ def _resolved(value: Value, documents: Sequence[_Found], lookup: Lookup) -> str:
     try:
         return resolve(str(value), find)
     except ConfigurationError as error:
-        raise ConfigurationError(
-            f"{value.origin}: {value.key}={value}: {error}", origin=str(value.origin)
-        ) from error
+        raise located(value, error) from error
 
 
 def _split(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from streamkit.config.config_files import Location, load_files
 from streamkit.config.origin import Scalar, Value
 from streamkit.config.placeholders import resolve
+from streamkit.config.places import located
 from streamkit.config.relaxed import uniform_key
 from streamkit.config.shape import section_of
 from streamkit.config.source import (
@@ -27,7 +28,6 @@ from streamkit.config.source import (
     json_source,
     table_source,
 )
-from streamkit.config.support import HIDDEN, is_secret
 from streamkit.config.tree import RawTree, read_tree
 from streamkit.config.validation import Bound, SettingWarning, validate, without_effect
 from streamkit.errors import ConfigurationError
@@ -120,13 +120,7 @@ class Environment:
         try:
             return Value(resolve(found.value, self._raw_text), found.origin, found.key)
         except ConfigurationError as error:
-            secret = is_secret(found.key, None)
-            raise ConfigurationError(
-                f"{found.origin}: {found.key}={HIDDEN if secret else found.value}: {error}",
-                key=found.key,
-                value=None if secret else found.value,
-                origin=str(found.origin),
-            ) from error
+            raise located(found, error) from error
 
     def bind(self, prefix: str, model: type[M]) -> M:
         """What is set below `prefix`, as `model`; the names of its fields are relaxed.

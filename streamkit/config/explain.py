@@ -11,9 +11,10 @@ from streamkit.config.durations import format_duration
 from streamkit.config.function_properties import PollerProperties
 from streamkit.config.origin import DEFAULT, Value, scalar_text
 from streamkit.config.relaxed import kebab
+from streamkit.config.secret import shown
 from streamkit.config.settings import StreamSettings
 from streamkit.config.shape import Location
-from streamkit.config.support import HIDDEN, is_secret, limit_of
+from streamkit.config.support import limit_of
 from streamkit.config.validation import Bound
 
 
@@ -97,12 +98,16 @@ def explain_model(
         if limit is not None and origin is None and not limit.only:
             continue
         note = limit.reason if limit is not None and (not limit.only or value in limit.only) else None
-        text = HIDDEN if value and is_secret(name, info.annotation) else setting_text(value)
-        yield ExplainedSetting(_key(prefix, name), text, origin or str(DEFAULT), note)
+        key = _key(prefix, name)
+        yield ExplainedSetting(key, setting_text(value, key), origin or str(DEFAULT), note)
 
 
-def setting_text(value: object) -> str:
-    """The value as a settings file would spell it."""
+def setting_text(value: object, key: str = "") -> str:
+    """Return the value of a setting as a settings file would spell it; secrets are hidden."""
+    return _text(shown(key, value))
+
+
+def _text(value: object) -> str:
     match value:
         case None | bool():
             return scalar_text(value)
@@ -111,12 +116,9 @@ def setting_text(value: object) -> str:
         case Enum():
             return str(value.value)
         case Mapping():
-            return ",".join(
-                f"{key}={HIDDEN if is_secret(str(key), None) else setting_text(item)}"
-                for key, item in value.items()
-            )
+            return ",".join(f"{key}={_text(item)}" for key, item in value.items())
         case Collection() if not isinstance(value, str):
-            return ",".join(map(setting_text, value))
+            return ",".join(map(_text, value))
     return str(value)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from streamkit.config.document import Document
 from streamkit.config.origin import Origin, Value
 from streamkit.config.placeholders import Lookup, resolve
+from streamkit.config.places import located
 from streamkit.config.relaxed import parse_key, uniform_key
 from streamkit.config.validation import SettingWarning
 from streamkit.errors import ConfigurationError
@@ -66,12 +67,7 @@ def imported_by(document: Document, directory: Path, lookup: Lookup) -> Iterator
                 path = directory / (rest.lstrip("/") if kind == "classpath" else rest)
                 yield from _found(path, kind, is_optional=text != part)
             except ConfigurationError as error:
-                raise ConfigurationError(
-                    f"{value.origin}: {value.key}={value}: {error}",
-                    key=value.key,
-                    value=value.value,
-                    origin=str(value.origin),
-                ) from error
+                raise located(value, error) from error
 
 
 def _found(path: Path, kind: str, *, is_optional: bool) -> Iterator[Import]:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from streamkit.config.secret import shown_text
+
 Scalar: TypeAlias = str | int | float | bool | None
 
 
@@ -36,8 +38,16 @@ class Value:
     origin: Origin
     key: str
 
+    @property
+    def shown(self) -> str:
+        """The value as people may see it: secrets are hidden."""
+        return shown_text(self.key, str(self))
+
     def __str__(self) -> str:
         return scalar_text(self.value)
+
+    def __repr__(self) -> str:
+        return f"Value({self.key}={self.shown}, {self.origin})"
 
 
 def scalar_text(value: Scalar) -> str:

@@ -49,7 +49,9 @@ def parse_properties(text: str, name: str) -> list[Document]:
                 document = Document()
                 documents.append(document)
             line += element.source.count("\n")
-    except javaproperties.InvalidUEscapeError as error:
+    except javaproperties.InvalidUEscapeError:
         origin = str(Origin(name, line))
-        raise ConfigurationError(f"{origin}: {error.escape!r} is no \\uXXXX escape", origin=origin) from error
+        raise ConfigurationError(
+            f"{origin}: \\u needs four hexadecimal digits after it", origin=origin
+        ) from None
     return documents

@@ -13,9 +13,9 @@ from streamkit.config.environment import Environment
 from streamkit.config.extended import ExtendedModels
 from streamkit.config.origin import Value
 from streamkit.config.relaxed import Segments, parse_key, uniform
+from streamkit.config.secret import shown_text
 from streamkit.config.settings import PREFIX, StreamSettings
 from streamkit.config.source import EnvironmentVariables, KeyedSource
-from streamkit.config.support import HIDDEN, is_secret
 from streamkit.config.validation import in_order
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
@@ -167,15 +167,11 @@ def _wrong(problem: ConfigurationError) -> ReportedSetting:
     key, origin = problem.key or "", problem.origin or ""
     reason = str(problem).removeprefix(f"{origin}: ")
     value = "" if problem.value is None else str(problem.value)
-    return ReportedSetting(key, _shown(key, value), origin, Verdict.WRONG, reason, problem.suggestion)
+    return ReportedSetting(key, shown_text(key, value), origin, Verdict.WRONG, reason, problem.suggestion)
 
 
 def _row(value: Value, verdict: Verdict, reason: str | None = None) -> ReportedSetting:
-    return ReportedSetting(value.key, _shown(value.key, str(value)), str(value.origin), verdict, reason)
-
-
-def _shown(key: str, value: str) -> str:
-    return HIDDEN if value and is_secret(key, None) else value
+    return ReportedSetting(value.key, value.shown, str(value.origin), verdict, reason)
 
 
 def _why_foreign(segments: Segments) -> str:

@@ -18,7 +18,7 @@ from streamkit.config.environment import Environment
 from streamkit.config.extended import ExtendedModels, extended_problems
 from streamkit.config.function_properties import PollerProperties, StreamFunctionProperties
 from streamkit.config.relaxed import uniform, uniform_key
-from streamkit.config.settings_model import SettingsModel
+from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 from streamkit.config.shape import Separator
 from streamkit.config.stream_properties import (
     BinderConfiguration,
@@ -86,7 +86,7 @@ class MetricsProperties(SettingsModel):
     """How often they are published."""
 
 
-class StreamSettings(BaseSettings):
+class StreamSettings(ShownWithoutSecrets, BaseSettings):
     """An application's settings: `spring.cloud.stream.*`."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

@@ -1,11 +1,24 @@
 """What all groups of settings share."""
 
+from collections.abc import Iterable
+
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["SettingsModel"]
+from streamkit.config.secret import shown
+
+__all__ = ["SettingsModel", "ShownWithoutSecrets"]
 
 
-class SettingsModel(BaseModel):
+class ShownWithoutSecrets(BaseModel):
+    """A model whose `repr` and `str` hide secrets."""
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, object]]:
+        """Return the names and values that `repr` shows."""
+        for name, value in super().__repr_args__():
+            yield name, shown(name or "", value)
+
+
+class SettingsModel(ShownWithoutSecrets):
     """A group of settings: unknown keys are errors, values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)

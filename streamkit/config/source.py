@@ -211,17 +211,17 @@ def arguments_source(arguments: Sequence[str]) -> KeyedSource:
 
 
 def json_source(text: str, origin: Origin) -> KeyedSource:
-    """A source of a JSON object, such as SPRING_APPLICATION_JSON holds.
+    """Return a source of the settings in a JSON object, such as SPRING_APPLICATION_JSON holds.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: The text is not a JSON object. The error does not repeat the text, which may hold secrets.
     """
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"{origin}: no JSON: {error}", value=text, origin=str(origin)) from error
+        raise ConfigurationError(f"{origin}: not valid JSON: {error}", origin=str(origin)) from error
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{origin}: expected a JSON object", value=text, origin=str(origin))
+        raise ConfigurationError(f"{origin}: expected a JSON object", origin=str(origin))
     leaves = {
         segments: Value(value, origin, format_key(segments)) for segments, value in _leaves(document, ())
     }

@@ -10,23 +10,7 @@ A limit counts only when the setting is given a value other than its default, or
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pydantic import SecretStr
 from pydantic.fields import FieldInfo
-
-HIDDEN = "******"
-"""What is shown for a secret."""
-
-# In letters only, since an environment variable's name has neither dots nor brackets. The last two are Kafka's: a login
-# with its password (`sasl.jaas.config`), a private key (`ssl.keystore.key`).
-_SECRET_NAMES = (
-    "password",
-    "secret",
-    "secretkey",
-    "accesskey",
-    "token",
-    "sasljaasconfig",
-    "sslkeystorekey",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +45,3 @@ Limit: TypeAlias = Accepted | Rejected
 def limit_of(field: FieldInfo) -> Limit | None:
     """What the field says about itself; None: it is honoured."""
     return next((note for note in field.metadata if isinstance(note, Accepted | Rejected)), None)
-
-
-def is_secret(name: str, annotation: object) -> bool:
-    """Whether the value of the field, or key, so called is to be shown to nobody: however it is spelt."""
-    letters = "".join(filter(str.isalpha, name)).lower()
-    return annotation is SecretStr or letters.endswith(_SECRET_NAMES)

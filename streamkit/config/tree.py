@@ -26,7 +26,7 @@ class RawTree:
 
     prefix: str
     section: Section
-    values: dict[str, object] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict, repr=False)
     origins: dict[Location, Value] = field(default_factory=dict)
     problems: list[ConfigurationError] = field(default_factory=list)
 
@@ -152,7 +152,7 @@ def unknown_setting(
     return UnknownSetting(
         f"{entry.value.origin}: unknown setting {entry.value.key}{hint}",
         key=entry.value.key,
-        value=entry.value.value,
+        value=entry.value.shown,
         origin=str(entry.value.origin),
         suggestion=suggestion,
     )

@@ -11,9 +11,10 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings
 
 from streamkit.config.origin import Value
+from streamkit.config.places import located
 from streamkit.config.relaxed import format_key, kebab, parse_key
 from streamkit.config.shape import Field, Leaf, Listing, Location, Section, Shape, Table
-from streamkit.config.support import HIDDEN, Accepted, Limit, Rejected, is_secret, limit_of
+from streamkit.config.support import Accepted, Limit, Rejected, limit_of
 from streamkit.config.tree import RawTree
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
@@ -52,24 +53,25 @@ class Bound(Generic[M]):
 
 
 def validate(tree: RawTree, model: type[M]) -> Bound[M]:
-    """The model of the raw values; a model that is a `BaseSettings` gets them from its own sources.
+    """Return the model of the raw values; a model that is a `BaseSettings` gets them from its own sources.
 
     Raises:
-        ConfigurationErrors: Everything that is wrong with them.
+        ConfigurationErrors: Everything that is wrong with the values.
     """
     problems = [*tree.problems, *_rejections(tree)]
     make = model if issubclass(model, BaseSettings) else partial(model.model_validate, tree.values)
     try:
         value: M = make()
     except ValidationError as error:
-        raise ConfigurationErrors(in_order([*problems, *errors_of(tree, error)])) from error
+        # Not `from error`: its text, which tracebacks print, repeats the values, secrets among them.
+        raise ConfigurationErrors(in_order([*problems, *errors_of(tree, error)])) from None
     if problems:
         raise ConfigurationErrors(in_order(problems))
     return Bound(value, tree.origins)
 
 
 def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationError]:
-    """pydantic's complaints, each with the place where the value was set."""
+    """Yield pydantic's complaints, each with the place where the value was set; secrets are hidden."""
     for details in error.errors(include_url=False):
         location: Location = details["loc"]
         source = tree.origin_of(location)
@@ -77,15 +79,9 @@ def errors_of(tree: RawTree, error: ValidationError) -> Iterator[ConfigurationEr
         if source is None or details["type"] == "missing":
             yield ConfigurationError(f"{known} is not set: {_expectation(details)}", key=known)
             continue
-        # A complaint about a whole table names one of its keys.
-        secret = _is_secret(tree.section, location) or is_secret(source.key, None)
-        shown = HIDDEN if secret else str(source)
-        yield ConfigurationError(
-            f"{source.origin}: {source.key}={shown}: {_expectation(details)}",
-            key=source.key,
-            value=None if secret else source.value,
-            origin=str(source.origin),
-        )
+        # A complaint about a whole table names one of its keys, and may repeat any of its values.
+        below = (value for at, value in tree.origins.items() if at[: len(location)] == location)
+        yield located(source, _expectation(details), secrets=below)
 
 
 def _expectation(details: ErrorDetails) -> str:
@@ -101,14 +97,7 @@ def _key_of(tree: RawTree, location: Location) -> str:
 def _rejections(tree: RawTree) -> Iterator[ConfigurationError]:
     for value, limit in _limited(tree):
         if isinstance(limit, Rejected):
-            shown = HIDDEN if is_secret(value.key, None) else str(value)
-            yield ConfigurationError(
-                f"{value.origin}: {value.key}={shown} is not supported: {limit.reason}",
-                key=value.key,
-                value=shown,
-                origin=str(value.origin),
-                suggestion=limit.reason,
-            )
+            yield located(value, f"not supported: {limit.reason}", suggestion=limit.reason)
 
 
 def without_effect(tree: RawTree) -> Iterator[SettingWarning]:
@@ -140,13 +129,6 @@ def _applies(limit: Limit, known: Field, value: Value) -> bool:
     if limit.only:
         return validated in limit.only
     return bool(validated != known.info.get_default(call_default_factory=True))
-
-
-def _is_secret(section: Section, location: Location) -> bool:
-    return any(
-        is_secret(known.name, known.shape.type if isinstance(known.shape, Leaf) else None)
-        for known in _fields_on(section, location)
-    )
 
 
 def _fields_on(section: Section, location: Location) -> Iterator[Field]:

@@ -13,6 +13,12 @@ from streamkit.errors import ConfigurationError
 
 _MERGE = "tag:yaml.org,2002:merge"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_NO_TAGS = "`!` begins a tag, which settings files do not have: put a value that begins with `!` in quotes"
+_UNQUOTED = {
+    "found undefined alias": "`*` begins an alias, whose anchor is missing: put a value that begins with `*` in quotes",
+    "found undefined tag handle": _NO_TAGS,
+    "could not determine a constructor for the tag": _NO_TAGS,
+}
 
 
 class _Loader(yaml.SafeLoader):
@@ -56,9 +62,16 @@ def parse_yaml(text: str, name: str) -> list[Document]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         origin = Origin(name, line)
-        raise ConfigurationError(f"{origin}: {error.problem or error.context}", origin=str(origin)) from error
+        # Not `from error`: its text, which tracebacks print, repeats the line, with the secret that may stand there.
+        raise ConfigurationError(f"{origin}: {_problem(error)}", origin=str(origin)) from None
     finally:
         loader.dispose()
+
+
+def _problem(error: yaml.MarkedYAMLError) -> str:
+    """Return what is wrong with a file; an alias or a tag is not repeated, since it may be an unquoted password."""
+    text = error.problem or error.context or "not valid YAML"
+    return next((plain for beginning, plain in _UNQUOTED.items() if text.startswith(beginning)), text)
 
 
 def _document(loader: _Loader, node: yaml.Node, name: str) -> Document:

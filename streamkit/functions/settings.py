@@ -7,6 +7,7 @@ from streamkit.config.application_properties import FUNCTION, POLLER
 from streamkit.config.environment import Environment
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
 from streamkit.config.origin import Value
+from streamkit.config.places import located
 from streamkit.config.relaxed import uniform
 from streamkit.config.settings import StreamSettings
 from streamkit.config.validation import Bound
@@ -76,12 +77,4 @@ class FunctionSettings:
 
     def wrong(self, at: Value | None, reason: str, suggestion: str | None = None) -> ConfigurationError:
         """Return the error for a setting read from ``at``."""
-        if at is None:
-            return ConfigurationError(reason, suggestion=suggestion)
-        return ConfigurationError(
-            f"{at.origin}: {at.key}={at}: {reason}",
-            key=at.key,
-            value=at.value,
-            origin=str(at.origin),
-            suggestion=suggestion,
-        )
+        return located(at, reason, suggestion=suggestion)

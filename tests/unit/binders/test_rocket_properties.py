@@ -56,7 +56,7 @@ def test_both_generations_mean_the_same(
 
 def test_a_producer_cannot_be_disabled() -> None:
     """It could only fail."""
-    with pytest.raises(ConfigurationErrors, match=r"enabled=false is not supported: .* remove"):
+    with pytest.raises(ConfigurationErrors, match=r"enabled=false: not supported: .* remove"):
         producer(enabled="false")
 
 

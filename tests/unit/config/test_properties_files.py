@@ -38,7 +38,7 @@ def test_a_repeated_key():
 
 def test_a_malformed_escape():
     """A wrong \\u escape names file and line."""
-    with pytest.raises(ConfigurationError, match=r"f:2: .* is no \\uXXXX escape") as caught:
+    with pytest.raises(ConfigurationError, match=r"f:2: \\u needs four hexadecimal digits") as caught:
         parse_properties("a=1\nb=\\u00", "f")
     assert caught.value.origin == "f:2"
 

@@ -250,7 +250,7 @@ def test_a_rejected_setting_says_what_to_do():
     key = "spring.cloud.stream.bindings.input.consumer.instance-index-list"
     (error,) = wrong(f"{key}=0,1")
     assert error.startswith(
-        f"application.properties:1: {key}=0,1 is not supported: a process has one index here;"
+        f"application.properties:1: {key}=0,1: not supported: a process has one index here;"
     )
     assert load("spring.cloud.stream.default.consumer.batch-mode=false").default.consumer.batch_mode is False
     assert wrong("spring.cloud.stream.default.producer.partition-selector-class=x")
