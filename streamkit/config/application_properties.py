@@ -3,18 +3,23 @@
 `GROUPS` lists them for what must know all settings: the report, and the reference page.
 """
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from streamkit.config.durations import Milliseconds
 from streamkit.config.function_properties import CloudFunctionProperties, PollerProperties
 from streamkit.config.settings_model import SettingsModel, ShownWithoutSecrets
 from streamkit.config.support import Accepted
 
+_ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
+_HOST: Final = re.compile(
+    r"\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*|\[?[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\]?", re.ASCII
+)
 _NO_LOGIN = Accepted("nobody logs in here: details are shown always, or never")
 
 
@@ -40,6 +45,27 @@ class ManagementServerProperties(SharedSettingsModel):
     """The address they are served at; others than this machine reach them only when it is not loopback."""
     base_path: str = ""
     """What comes before `management.endpoints.web.base-path`."""
+    allowed_hosts: list[str] = Field(default=[])
+    """Names, without scheme and port, that the endpoints are reached by, beside those of this machine itself
+    (`localhost`), `address`, and the address that a connection came in at: `ops.example.com`, `*.example.com` for all
+    names below it, `*` for any."""
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names that the endpoints are reached by, `address` among them, unless it stands for all addresses."""
+        own = [self.address] if self.address not in _ALL_ADDRESSES else []
+        return [*self.allowed_hosts, *own]
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names(cls, value: list[str]) -> list[str]:
+        for host in value:
+            if not _HOST.fullmatch(host):
+                raise ValueError(
+                    f"{host!r} is not a host: expected a name or an address, without scheme and port, such as "
+                    "ops.example.com, *.example.com or *"
+                )
+        return value
 
 
 class ExposureProperties(SharedSettingsModel):
@@ -49,6 +75,72 @@ class ExposureProperties(SharedSettingsModel):
     """Which endpoints are served: `health`, `bindings`, `metrics`, `prometheus`, or `*`."""
     exclude: list[str] = Field(default=[])
     """Which are not, whatever `include` says."""
+
+
+class Access(Enum):
+    """What may be done by an endpoint."""
+
+    NONE = "none"
+    """Nothing: there is no such endpoint."""
+    READ_ONLY = "read-only"
+    """Look, not change."""
+    UNRESTRICTED = "unrestricted"
+    """Look and change."""
+
+
+_ACCESSES: Final = tuple(Access)
+_NOT_BOTH: Final = "set enabled or access, not both: they say the same, enabled in Spring Boot's older words"
+
+
+class EndpointProperties(SharedSettingsModel):
+    """`management.endpoint.<name>.*`."""
+
+    enabled: bool | None = None
+    """Whether there is the endpoint: the older spelling of `access`, `unrestricted` or `none`."""
+    access: Access | None = None
+    """What may be done by it; unset: `management.endpoints.access.default`."""
+
+    @model_validator(mode="after")
+    def _not_both(self) -> Self:
+        if self.enabled is not None and self.access is not None:
+            raise ValueError(_NOT_BOTH)
+        return self
+
+
+class AccessProperties(SharedSettingsModel):
+    """`management.endpoints.access.*`."""
+
+    default: Access | None = None
+    """What may be done by endpoints that say nothing of it; unset: `unrestricted`."""
+    max_permitted: Access = Access.UNRESTRICTED
+    """The most that may be done by any, whatever they say."""
+
+
+class EndpointsProperties(SharedSettingsModel):
+    """`management.endpoints.*`."""
+
+    enabled_by_default: bool | None = None
+    """The older spelling of `access.default`, `unrestricted` or `none`."""
+    access: AccessProperties = AccessProperties()
+    """What may be done by endpoints."""
+
+    def access_to(self, endpoint: EndpointProperties) -> Access:
+        """Return what may be done by an endpoint."""
+        asked = _access(endpoint.enabled, endpoint.access)
+        default = _access(self.enabled_by_default, self.access.default)
+        return min(asked or default or Access.UNRESTRICTED, self.access.max_permitted, key=_ACCESSES.index)
+
+    @model_validator(mode="after")
+    def _not_both(self) -> Self:
+        if self.enabled_by_default is not None and self.access.default is not None:
+            raise ValueError(_NOT_BOTH)
+        return self
+
+
+def _access(enabled: bool | None, access: Access | None) -> Access | None:
+    if enabled is None:
+        return access
+    return Access.UNRESTRICTED if enabled else Access.NONE
 
 
 class WebEndpointsProperties(SharedSettingsModel):
@@ -68,7 +160,7 @@ class Show(Enum):
     ALWAYS = "always"
 
 
-class HealthEndpointProperties(SharedSettingsModel):
+class HealthEndpointProperties(EndpointProperties):
     """`management.endpoint.health.*`."""
 
     show_details: Annotated[Show, Accepted(_NO_LOGIN.reason, only=(Show.WHEN_AUTHORIZED,))] = Show.ALWAYS
@@ -116,7 +208,9 @@ class Group:
 LIFECYCLE: Final = "spring.lifecycle"
 MANAGEMENT_SERVER: Final = "management.server"
 WEB_ENDPOINTS: Final = "management.endpoints.web"
-HEALTH_ENDPOINT: Final = "management.endpoint.health"
+ENDPOINTS: Final = "management.endpoints"
+ENDPOINT: Final = "management.endpoint"
+HEALTH_ENDPOINT: Final = f"{ENDPOINT}.health"
 HEALTH: Final = "management.health"
 
 FUNCTION: Final = "spring.cloud.function"
@@ -128,6 +222,11 @@ GROUPS: Final = (
     Group("Stopping", LIFECYCLE, LifecycleProperties),
     Group("The management server", MANAGEMENT_SERVER, ManagementServerProperties),
     Group("Its endpoints", WEB_ENDPOINTS, WebEndpointsProperties),
-    Group("What health shows", HEALTH_ENDPOINT, HealthEndpointProperties),
+    Group("What may be done by its endpoints", ENDPOINTS, EndpointsProperties),
+    Group("The endpoint `health`", HEALTH_ENDPOINT, HealthEndpointProperties),
+    *(
+        Group(f"The endpoint `{name}`", f"{ENDPOINT}.{name}", EndpointProperties)
+        for name in ("bindings", "metrics", "prometheus")
+    ),
     Group("What health counts", HEALTH, HealthProperties),
 )

@@ -9,30 +9,42 @@
     GET  /actuator/metrics[/{name}]        counts and lags, with ?tag=binding:orders those of one binding
     GET  /actuator/prometheus              the same as text
 
-Which of them answer, `management.endpoints.web.exposure` says. It can also be mounted in another web application.
+Which of them answer, `management.endpoints.web.exposure` says, and whether they may change something, their `access`.
+The application can also be mounted in another web application. Requests by foreign names, of other sites' pages and
+with large bodies are refused (`streamkit.management.request_guard`, `MAX_BODY`).
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
+import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from streamkit.binder.binder import BindingState, HealthStatus
 from streamkit.bindings_controller import BindingInfo, BindingsController
 from streamkit.config.application_properties import (
+    ENDPOINT,
+    ENDPOINTS,
     HEALTH,
     HEALTH_ENDPOINT,
+    MANAGEMENT_SERVER,
     WEB_ENDPOINTS,
+    Access,
+    EndpointProperties,
+    EndpointsProperties,
     HealthEndpointProperties,
     HealthProperties,
+    ManagementServerProperties,
     Show,
     WebEndpointsProperties,
 )
 from streamkit.config.environment import Environment
+from streamkit.config.secret import without_secrets
 from streamkit.errors import (
     ApplicationError,
     BinderUnavailable,
@@ -42,14 +54,29 @@ from streamkit.errors import (
 )
 from streamkit.management.health import HealthComponent
 from streamkit.management.metrics import LAG, METERS, BindingMetrics, Reading
+from streamkit.management.problem import problem
+from streamkit.management.request_guard import RequestGuard
 
-__all__ = ["ENDPOINTS", "Endpoints", "ManagedApplication"]
+__all__ = ["MAX_BODY", "NAMES", "Endpoints", "ManagedApplication"]
 
-ENDPOINTS = ("health", "bindings", "metrics", "prometheus")
+NAMES: Final = ("health", "bindings", "metrics", "prometheus")
+"""The endpoints there are."""
+MAX_BODY: Final = 16 * 1024
+"""Bytes of a request's body: a change of state has some 20, and what JSON of that size becomes stays small."""
 
-_JSON = ("application/json", "application/vnd.spring-boot.actuator.v3+json")
-_METERED = ("metrics", "prometheus")
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_JSON: Final = (
+    "application/json",
+    "application/vnd.spring-boot.actuator.v3+json",
+    "application/vnd.spring-boot.actuator.v2+json",
+)
+_METERED: Final = ("metrics", "prometheus")
+_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Change(msgspec.Struct):
+    """What is asked of a binding."""
+
+    state: str
 
 
 class ManagedApplication(Protocol):
@@ -106,8 +133,24 @@ class Endpoints:
         counts = health.binders.enabled
         self._counts_binders = health.defaults.enabled if counts is None else counts
         self.base_path = f"/{prefix.strip('/')}/{web.base_path.strip('/')}".replace("//", "/").rstrip("/")
-        self.exposed = _exposed(web.exposure.include, web.exposure.exclude)
-        self.asgi = Starlette(routes=list(self._routes()), exception_handlers={StreamkitError: _refused})
+        every = environment.bind(ENDPOINTS, EndpointsProperties)
+        self._access = {
+            name: every.access_to(environment.bind(f"{ENDPOINT}.{name}", EndpointProperties))
+            for name in _exposed(web.exposure.include, web.exposure.exclude)
+        }
+        self.exposed = [name for name, access in self._access.items() if access is not Access.NONE]
+        server = environment.bind(MANAGEMENT_SERVER, ManagementServerProperties)
+        self.asgi = Starlette(
+            routes=list(self._routes()),
+            middleware=[Middleware(RequestGuard, allowed_hosts=server.hosts)],
+            exception_handlers={
+                StreamkitError: _refused,
+                HTTPException: _not_served,
+                ClientDisconnect: _gone,
+                Exception: _broken,
+            },
+            max_body_size=MAX_BODY,
+        )
         if any(name in self.exposed for name in _METERED):
             self._metrics.connect()
 
@@ -130,6 +173,8 @@ class Endpoints:
             yield Route(path, self._links, methods=["GET"])
         for name in self.exposed:
             for method, path, endpoint in routes[name]:
+                if method != "GET" and self._access[name] is not Access.UNRESTRICTED:
+                    continue
                 yield Route(f"{self.base_path}{path}", endpoint, methods=[method])
 
     async def _links(self, request: Request) -> Response:
@@ -148,7 +193,7 @@ class Endpoints:
         else:
             found = whole.find(*path) if self._shows_details else None
         if found is None:
-            return _problem(404, f"there is no health component {'/'.join(path)!r}")
+            return problem(404, f"there is no health component {'/'.join(path)!r}")
         code = 503 if found.status is HealthStatus.DOWN or not self._application.is_running else 200
         return JSONResponse(_health_json(found, self._shows_details), status_code=code)
 
@@ -173,15 +218,14 @@ class Endpoints:
 
     async def _change(self, request: Request) -> Response:
         # A page in a browser cannot send this content type to another site without being allowed to.
-        content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in _JSON:
-            return _problem(415, f"expected content type {_JSON[0]}, not {content_type!r}")
+            return problem(415, f"expected content type {_JSON[0]}, not {content_type!r}")
         try:
-            body = json.loads(await request.body())
-            state = body["state"]
-        except (ValueError, TypeError, KeyError):
-            return _problem(400, 'expected a JSON object such as {"state": "STOPPED"}')
-        await self._application.controller.change_state(request.path_params["name"], str(state))
+            change = msgspec.json.decode(await request.body(), type=_Change)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return problem(400, f'expected a JSON object such as {{"state": "STOPPED"}}: {error}')
+        await self._application.controller.change_state(request.path_params["name"], change.state)
         return Response(status_code=204)
 
     async def _meters(self, request: Request) -> Response:
@@ -190,7 +234,7 @@ class Endpoints:
     async def _meter(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name not in {meter.name for meter in METERS}:
-            return _problem(404, f"there is no meter {name!r}")
+            return problem(404, f"there is no meter {name!r}")
         if name == LAG.name:
             await self._observe()
         readings = [each for each in self._metrics.readings() if each.meter.name == name]
@@ -211,7 +255,7 @@ class Endpoints:
 
 
 def _exposed(include: Sequence[str], exclude: Sequence[str]) -> list[str]:
-    wanted = [name for name in ENDPOINTS if "*" in include or name in include]
+    wanted = [name for name in NAMES if "*" in include or name in include]
     return [name for name in wanted if name not in exclude and "*" not in exclude]
 
 
@@ -220,7 +264,7 @@ def _health_json(health: HealthComponent, shows_details: bool) -> dict[str, obje
     if shows_details and health.components:
         told["components"] = {name: _health_json(part, True) for name, part in health.components.items()}
     if shows_details and health.details:
-        told["details"] = dict(health.details)
+        told["details"] = {name: without_secrets(text) for name, text in health.details.items()}
     return told
 
 
@@ -255,15 +299,27 @@ async def _refused(request: Request, error: Exception) -> Response:
     """Tell an error of the application: not there, not possible, not now."""
     match error:
         case BinderUnavailable():
-            return _problem(503, str(error))
+            return problem(503, str(error))
         case UnsupportedCapability():
-            return _problem(409, str(error))
+            return problem(409, str(error))
         case UnknownBinding():
-            return _problem(404, str(error))
+            return problem(404, str(error))
         case ApplicationError():
-            return _problem(400, str(error))
-    return _problem(500, str(error))
+            return problem(400, str(error))
+    return problem(500, str(error))
 
 
-def _problem(status: int, detail: str) -> Response:
-    return JSONResponse({"status": status, "error": detail}, status_code=status)
+async def _not_served(request: Request, error: Exception) -> Response:
+    """Tell that there is no such path or method, or that the body is too large."""
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail, error.headers)
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Answer nobody: the client has closed its connection before its request was complete."""
+    return problem(400, "the request is not complete")
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    """Tell nothing of an error that nobody expected; the server logs it."""
+    return problem(500, "Internal Server Error", {"connection": "close"})  # as the server does after an error

@@ -5,16 +5,23 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator
+from functools import partial
+from ipaddress import ip_address
+from typing import Final, cast
 
 import uvicorn
 
 from streamkit.config.application_properties import MANAGEMENT_SERVER, ManagementServerProperties
 from streamkit.errors import ConfigurationError
+from streamkit.management.connection import MAX_HEAD, ConnectionLimits, ManagementConnection
 from streamkit.management.endpoints import Endpoints, ManagedApplication
 
 __all__ = ["ManagementServer"]
 
 log = logging.getLogger(__name__)
+
+_PATIENCE: Final = 1
+"""Seconds that requests under way have to be answered when the server stops."""
 
 
 class ManagementServer:
@@ -24,9 +31,22 @@ class ManagementServer:
         url: Where they are, once started.
     """
 
-    def __init__(self, application: ManagedApplication, properties: ManagementServerProperties) -> None:
+    def __init__(
+        self,
+        application: ManagedApplication,
+        properties: ManagementServerProperties,
+        limits: ConnectionLimits | None = None,
+    ) -> None:
+        """Make the endpoints; they are served once the server is started.
+
+        Args:
+            application: The application.
+            properties: Where they are served.
+            limits: What connections may use, if not the usual.
+        """
         self.url = ""
         self._properties = properties
+        self._limits = limits or ConnectionLimits()
         self._endpoints = Endpoints(application, properties.base_path)
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -46,23 +66,36 @@ class ManagementServer:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}{self._endpoints.base_path}"
         config = uvicorn.Config(
             self._endpoints.asgi,
+            # uvicorn calls it as it would call the class.
+            http=cast("type[asyncio.Protocol]", partial(ManagementConnection, self._limits)),
+            h11_max_incomplete_event_size=MAX_HEAD,
+            backlog=self._limits.connections,
             log_config=None,
             access_log=False,
             lifespan="off",
             ws="none",
-            timeout_graceful_shutdown=1,
+            server_header=False,
+            timeout_graceful_shutdown=_PATIENCE,
         )
         self._server = _Server(config)
         loop = asyncio.get_running_loop()
         self._serving = loop.create_task(self._server.serve([listener]), name="management endpoints")
         log.info("Management endpoints at %s: %s", self.url, ", ".join(self._endpoints.exposed) or "none")
+        if not ip_address(host.partition("%")[0]).is_loopback:
+            log.warning(
+                "The management endpoints at %s can be reached from other machines, and there is no login: let only "
+                "those you trust reach the port, or set %s.address=127.0.0.1",
+                self.url,
+                MANAGEMENT_SERVER,
+            )
 
     async def stop(self) -> None:
-        """Answer what is asked, and close."""
+        """Answer the requests that are complete, within a second, and close all connections."""
         self._endpoints.close()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await self._serving
+            self._server.abort_connections()
             self._server = self._serving = None
 
     def _listen(self) -> socket.socket:
@@ -81,6 +114,11 @@ class ManagementServer:
 
 class _Server(uvicorn.Server):
     """uvicorn's server without its signal handlers: the application has its own."""
+
+    def abort_connections(self) -> None:
+        """Close the connections whose clients have not read their answers."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

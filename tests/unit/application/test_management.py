@@ -247,7 +247,7 @@ def test_large_numbers_are_told_to_the_last_digit() -> None:
 
 def test_mounted_endpoints_count() -> None:
     """From when they are made; what was counted is told while the application does not run, too."""
-    app = application(**{"management.server.port": "-1"})
+    app = application(**{"management.server.port": "-1", "management.server.allowed-hosts": "web"})
 
     async def main() -> None:
         endpoints = Endpoints(app)
@@ -267,7 +267,7 @@ def test_mounted_endpoints_count() -> None:
 
 def test_an_application_that_does_not_run_is_down() -> None:
     """A probe of mounted endpoints hears so, before the start and after the stop; alive is the process all the same."""
-    app = application(**{"management.server.port": "-1", "management.endpoint.health.show-details": "always"})
+    app = application(**{"management.server.port": "-1", "management.server.allowed-hosts": "web"})
 
     async def main() -> None:
         endpoints = Endpoints(app)
