@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from time import perf_counter
 from typing import cast
 
-from rocket_remoting.address import format_address, log_peer
+from rocket_remoting.address import crowd_of, format_address, host_of, log_peer
 from rocket_remoting.codes import ResponseCode, request_name
 from rocket_remoting.command import Buffer, RemotingCommand
 from rocket_remoting.errors import (
@@ -46,6 +46,8 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         remote_address: ``host:port`` of the peer; for a connection we made, as it was asked for.
         local_address: ``host:port`` of this end.
+        counted_as: The address that this peer's quotas are counted under: its IPv4 address, or 64 bits of its IPv6
+            address. Empty for a peer at this end's own address, which has no quotas.
         is_closed: Whether nothing more can be sent.
         waiting_since: When the requests were read that are being handled now, in seconds of the loop's time.
     """
@@ -54,8 +56,8 @@ class Connection(asyncio.BufferedProtocol):
         "__weakref__", "_accepted", "_backlog", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder",
         "_drained", "_flushing", "_handler", "_held", "_idle_timer", "_is_paused", "_is_yielding", "_last_activity",
         "_limits", "_loop", "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason",
-        "_stalled", "_sweep_timer", "_transport", "_waiting_size", "is_closed", "local_address", "remote_address",
-        "waiting_since",
+        "_stalled", "_sweep_timer", "_transport", "_waiting_size", "counted_as", "is_closed", "local_address",
+        "remote_address", "waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         self.remote_address = remote_address
         self.local_address = ""
+        self.counted_as = ""
         self.is_closed = True
         self.waiting_since = 0.0
         self._handler = handler
@@ -294,6 +297,8 @@ class Connection(asyncio.BufferedProtocol):
         self.local_address = format_address(transport.get_extra_info("sockname"))
         if not self.remote_address:
             self.remote_address = format_address(transport.get_extra_info("peername"))
+        host = host_of(self.remote_address)
+        self.counted_as = "" if host == host_of(self.local_address) else crowd_of(host)
         high = self._limits.max_pending_bytes
         transport.set_write_buffer_limits(
             high=high if self._limits.buffers is None else min(high, _COUNTED_FROM)

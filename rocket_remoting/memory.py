@@ -6,6 +6,7 @@ loop turn after they were written.
 
 import asyncio
 from collections import deque
+from itertools import count
 from typing import Any
 
 from rocket_remoting.address import parse_address
@@ -18,13 +19,23 @@ _FIRST_FREE_PORT = 20_000
 
 
 class MemoryTransport:
-    """A network of its own: ends that were given the same object reach each other, and nobody else."""
+    """A network of its own: ends that were given the same object reach each other, and nobody else.
 
-    __slots__ = ("_next_port", "_servers")
+    Connections come from 127.0.0.1; those of `at` come from another address.
+    """
+
+    __slots__ = ("_host", "_ports", "_servers")
 
     def __init__(self) -> None:
         self._servers: dict[str, _MemoryServer] = {}
-        self._next_port = _FIRST_FREE_PORT
+        self._ports = count(_FIRST_FREE_PORT + 1)
+        self._host = "127.0.0.1"
+
+    def at(self, host: str) -> "MemoryTransport":
+        """Return the same network as a machine at the address `host` has it."""
+        there = MemoryTransport()
+        there._servers, there._ports, there._host = self._servers, self._ports, host
+        return there
 
     async def connect(
         self,
@@ -40,8 +51,7 @@ class MemoryTransport:
         server = self._servers.get(address)
         if server is None:
             raise ConnectError(address, "nobody serves it in this memory transport")
-        self._next_port += 1
-        local = ("127.0.0.1", self._next_port)
+        local = (self._host, next(self._ports))
         near = Connection(handler, limits or Limits(), remote_address=address)
         far = server.accept()
         near_pipe, far_pipe = _Pipe(near, local, server.socket_name), _Pipe(far, server.socket_name, local)
@@ -61,9 +71,7 @@ class MemoryTransport:
         limits: Limits | None = None,
     ) -> Server:
         """A server that listens when this returns; see `Transport.serve`."""
-        if not port:
-            self._next_port += 1
-            port = self._next_port
+        port = port or next(self._ports)
         server = _MemoryServer(handler, on_connect, on_close, limits or Limits(), self._servers)
         server.host, server.port = host, port
         if server.address in self._servers:

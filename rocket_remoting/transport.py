@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from rocket_remoting.address import crowd_of, format_address, host_of
+from rocket_remoting.address import format_address
 from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.frame_decoder import FrameDecoder
 from rocket_remoting.limits import Limits
@@ -137,7 +137,7 @@ class Server:
     def _made(self, connection: Connection) -> bool:
         if self._closing:
             return False
-        crowd = _crowd(connection)
+        crowd = connection.counted_as
         refusal = self._refusal(connection, crowd)
         if refusal:
             self._tell_refusal(connection, refusal)
@@ -186,7 +186,7 @@ class Server:
 
     def _lost(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        crowd = _crowd(connection)
+        crowd = connection.counted_as
         if crowd:
             self._crowds[crowd] -= 1
             if not self._crowds[crowd]:
@@ -196,9 +196,3 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}: {len(self._connections)} connections>"
-
-
-def _crowd(connection: Connection) -> str:
-    """Whose connection it is, to be counted; nothing for one from the server's own address."""
-    host = host_of(connection.remote_address)
-    return "" if host == host_of(connection.local_address) else crowd_of(host)
