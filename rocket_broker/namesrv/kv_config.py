@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from rocket_broker.refusal import Refusal
+from rocket_broker.shares import Shares
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import Body, decode_body, encode_body
 from rocket_remoting.codes import ResponseCode
@@ -18,7 +19,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 
 MAX_CHARACTERS = 2 * 1024 * 1024
 """Of all namespaces, keys and values: every change writes all of them, and each registration of a broker is answered
-with those of one namespace."""
+with those of one namespace. What one address has put takes a quarter of them at most."""
 
 
 class _Stored(Body):
@@ -34,6 +35,8 @@ class KVConfig:
         self._file = TableFile(path)
         self._table: dict[str, dict[str, str]] = {}
         self._characters = 0
+        self._shares = Shares("characters of the key-value configuration", lambda: MAX_CHARACTERS)
+        self._owners: dict[tuple[str, str], str] = {}
 
     def load(self) -> None:
         """Read the file.
@@ -49,22 +52,37 @@ class KVConfig:
                 for namespace, values in self._table.items()
             )
 
-    def put(self, namespace: str, key: str, value: str) -> None:
+    def put(self, namespace: str, key: str, value: str, owner: str = "") -> None:
         """Set a value.
 
+        Args:
+            namespace: The namespace.
+            key: The key.
+            value: The value.
+            owner: Whose share key and value count to.
+
         Raises:
-            Refusal: There would be more than `MAX_CHARACTERS`.
+            Refusal: There would be more than `MAX_CHARACTERS`, or more of them the owner's than its share.
         """
         values = self._table.get(namespace)
         known = values.get(key) if values is not None else None
-        more = (len(namespace) if values is None else 0) + len(value)
-        more += len(key) if known is None else -len(known)
-        if more > 0 and self._characters + more > MAX_CHARACTERS:
+        of_namespace = len(namespace) if values is None else 0
+        before = len(key) + len(known) if known is not None else 0
+        after = len(key) + len(value)
+        if (
+            of_namespace + after > before
+            and self._characters + of_namespace + after - before > MAX_CHARACTERS
+        ):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"the key-value configuration has {self._characters} characters, at most {MAX_CHARACTERS} are kept",
             )
-        self._characters += more
+        former = self._owners.get((namespace, key), "")
+        self._shares.check(of_namespace + after - (before if former == owner else 0), owner)
+        self._shares.count(-before, former)
+        self._shares.count(of_namespace + after, owner)  # a namespace stays when its last value is deleted
+        self._owners[namespace, key] = owner
+        self._characters += of_namespace + after - before
         self._table.setdefault(namespace, {})[key] = value
         self._save()
 
@@ -76,6 +94,7 @@ class KVConfig:
         """Forget a value, if there is one."""
         value = self._table.get(namespace, {}).pop(key, None)
         if value is not None:
+            self._shares.count(-len(key) - len(value), self._owners.pop((namespace, key), ""))
             self._characters -= len(key) + len(value)
             self._save()
 

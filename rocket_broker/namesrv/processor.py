@@ -116,6 +116,7 @@ class NameServerProcessor:
     def register_broker(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """Take a broker's registration; answer its master's address and which topics are ordered."""
         header = command.header(RegisterBrokerRequestHeader)
+        self._routes.check_owner(header.broker_name, header.broker_id, header.broker_addr, connection)
         body = bytes(command.body)
         if header.body_crc32 and header.body_crc32 != body_crc32(body):
             _log.warning(
@@ -167,7 +168,7 @@ class NameServerProcessor:
     def unregister_broker(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """Forget a broker that goes."""
         header = command.header(UnRegisterBrokerRequestHeader)
-        self._routes.unregister(header.broker_name, header.broker_id, header.broker_addr)
+        self._routes.unregister(header.broker_name, header.broker_id, header.broker_addr, connection)
         return RemotingCommand.response(command)
 
     def query_data_version(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -175,7 +176,7 @@ class NameServerProcessor:
         header = command.header(QueryDataVersionRequestHeader)
         changed = self._routes.is_changed(header.broker_addr, decode_body(command.body, DataVersion))
         if not changed:
-            self._routes.touch(header.broker_addr)
+            self._routes.touch(header.broker_addr, connection)
         known = self._routes.data_version(header.broker_addr)
         body = encode_body(known) if known is not None else b""
         return RemotingCommand.response(
@@ -239,7 +240,7 @@ class NameServerProcessor:
     def put_kv(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """Set a value."""
         header = command.header(PutKVConfigRequestHeader)
-        self._kv.put(header.namespace, header.key, header.value)
+        self._kv.put(header.namespace, header.key, header.value, connection.counted_as)
         return RemotingCommand.response(command)
 
     def get_kv(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:

@@ -9,15 +9,21 @@ Four tables, as the seed's checklist names them (B10)::
 
 Whatever ends a broker's life — it unregisters, its connection closes, it falls silent — takes it out of all
 four at once; a topic with no broker left is gone too.
+
+A broker's name with an id, and an address, belong to the host that registered them first, for as long as that broker
+is alive: only from there are they registered anew, kept alive and unregistered. So a broker may restart and reconnect,
+and another machine takes its place when it is gone; but nobody takes the route of a living broker.
 """
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import MASTER_ID
+from rocket_broker.shares import Shares
+from rocket_remoting.address import crowd_of, host_of
 from rocket_remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -30,14 +36,18 @@ from rocket_remoting.bodies import (
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.connection import Connection
 
-__all__ = ["MAX_BROKERS", "MAX_ROUTES", "LiveBroker", "RouteTable"]
+__all__ = ["BROKER_EXPIRY_SECONDS", "MAX_BROKERS", "MAX_ROUTES", "LiveBroker", "RouteTable"]
 
 _log = logging.getLogger(__name__)
 
 MAX_BROKERS = 4_096
-"""Addresses that may be registered, and names of clusters."""
+"""Addresses that may be registered, and names of clusters. Those of one host are a quarter of them at most."""
 MAX_ROUTES = 1_000_000
-"""Topics of brokers: each takes some 300 bytes."""
+"""Topics of brokers: each takes some 300 bytes. Those of one host's brokers are a quarter of them at most."""
+BROKER_EXPIRY_SECONDS = 120.0
+"""A broker that did not register for so long is dead."""
+MOST_HOSTS_LOGGED = 100
+"""Hosts whose attempts to register a living broker's name are logged, once each."""
 
 UNIT_FLAG = 1
 UNIT_SUB_FLAG = 1 << 1
@@ -53,6 +63,7 @@ class LiveBroker:
         data_version: The version of its topics then.
         connection: Over which it registered; the broker is gone when this closes.
         ha_address: Where its replicas would connect.
+        refused: The hosts that tried to take its place, as far as the log has them.
     """
 
     name: str
@@ -60,6 +71,12 @@ class LiveBroker:
     data_version: DataVersion
     connection: Connection
     ha_address: str
+    refused: set[str] = field(default_factory=set)
+
+    @property
+    def host(self) -> str:
+        """Where it registered from."""
+        return _host(self.connection)
 
 
 class RouteTable:
@@ -78,6 +95,11 @@ class RouteTable:
         self._live: dict[str, LiveBroker] = {}
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._routes = 0
+        self._owners: dict[str, str] = {}
+        self._cluster_owners: dict[str, str] = {}
+        self._broker_shares = Shares("brokers", lambda: MAX_BROKERS)
+        self._cluster_shares = Shares("clusters", lambda: MAX_BROKERS)
+        self._route_shares = Shares("topics of brokers", lambda: MAX_ROUTES)
 
     def register(
         self,
@@ -93,18 +115,19 @@ class RouteTable:
         """Make the broker and its topics known, or known to be still there.
 
         Raises:
-            Refusal: There are `MAX_BROKERS` others.
+            Refusal: Another host's broker has the name and id, or the address, and is alive; or there is no room.
         """
-        is_new = address not in self._live or cluster not in self._clusters
-        if is_new and max(len(self._live), len(self._clusters)) >= MAX_BROKERS:
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"this name server knows {MAX_BROKERS} brokers or clusters and takes no more",
-            )
-        self._clusters.setdefault(cluster, set()).add(name)
+        self.check_owner(name, broker_id, address, connection)
+        owner = connection.counted_as
+        self._check_room(cluster, address, owner)
+        known = self._live.get(address)
+        if known is not None and known.name != name:
+            self._remove(address)
+        self._join_cluster(cluster, name, owner)
         broker = self._brokers.get(name)
         if broker is None:
             broker = self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs={})
+            self._owners[name] = owner
         # An address stands under one id only: a replica that became the master keeps no entry as replica.
         for other in [i for i, known in broker.broker_addrs.items() if known == address and i != broker_id]:
             del broker.broker_addrs[other]
@@ -113,9 +136,66 @@ class RouteTable:
         wrapper = body.topic_config_serialize_wrapper
         if broker_id == MASTER_ID and (first or self.is_changed(address, wrapper.data_version)):
             self._take_topics(name, wrapper.topic_config_table.values())
-        if address not in self._live:
-            _log.info("broker %s of cluster %s registered at %s", name, cluster, address)
-        self._live[address] = LiveBroker(name, self._time(), wrapper.data_version, connection, ha_address)
+        self._keep(
+            address, LiveBroker(name, self._time(), wrapper.data_version, connection, ha_address), cluster
+        )
+
+    def check_owner(self, name: str, broker_id: int, address: str, connection: Connection) -> None:
+        """Return if the connection may register, or unregister, the broker.
+
+        Raises:
+            Refusal: Another host's broker has the name and id, or the address, and is alive.
+        """
+        broker = self._brokers.get(name)
+        former = broker.broker_addrs.get(broker_id) if broker is not None else None
+        host = _host(connection)
+        for taken in {former, address} - {None}:
+            live = self._live.get(taken or "")
+            if live is None or live.host == host or not self._is_alive(live):
+                continue
+            reason = (
+                f"broker {live.name} at {taken} was registered by {live.host}, from where it lives on: {host} cannot "
+                f"take its place. Choose another brokerName or brokerId, or stop that broker"
+            )
+            if host not in live.refused and len(live.refused) < MOST_HOSTS_LOGGED:
+                live.refused.add(host)
+                _log.warning(
+                    "%s is not registered as broker %s, id %d, at %s: %s",
+                    connection.remote_address, name, broker_id, address, reason, extra=connection.log_peer,
+                )  # fmt: skip
+            raise Refusal(ResponseCode.SYSTEM_ERROR, reason)
+
+    def _is_alive(self, live: LiveBroker) -> bool:
+        return not live.connection.is_closed and self._time() - live.seen < BROKER_EXPIRY_SECONDS
+
+    def _check_room(self, cluster: str, address: str, owner: str) -> None:
+        is_new, is_new_cluster = address not in self._live, cluster not in self._clusters
+        if (is_new or is_new_cluster) and max(len(self._live), len(self._clusters)) >= MAX_BROKERS:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"this name server knows {MAX_BROKERS} brokers or clusters and takes no more",
+            )
+        if is_new:
+            self._broker_shares.check(1, owner)
+        if is_new_cluster:
+            self._cluster_shares.check(1, owner)
+
+    def _join_cluster(self, cluster: str, name: str, owner: str) -> None:
+        if cluster not in self._clusters:
+            self._cluster_shares.count(1, owner)
+            self._cluster_owners[cluster] = owner
+        self._clusters.setdefault(cluster, set()).add(name)
+
+    def _keep(self, address: str, live: LiveBroker, cluster: str) -> None:
+        former = self._live.get(address)
+        if former is None:
+            _log.info("broker %s of cluster %s registered at %s", live.name, cluster, address)
+        else:
+            self._broker_shares.count(-1, former.connection.counted_as)
+            if former.host == live.host:
+                live.refused = former.refused
+        self._broker_shares.count(1, live.connection.counted_as)
+        self._live[address] = live
 
     def master_of(self, name: str) -> tuple[str, LiveBroker] | None:
         """Return the living master of the broker name: its address and what it said."""
@@ -124,8 +204,13 @@ class RouteTable:
         live = self._live.get(address) if address is not None else None
         return (address, live) if address is not None and live is not None else None
 
-    def unregister(self, name: str, broker_id: int, address: str) -> None:
-        """Forget the broker at the address, at its own wish."""
+    def unregister(self, name: str, broker_id: int, address: str, connection: Connection) -> None:
+        """Forget the broker at the address, at its own wish.
+
+        Raises:
+            Refusal: It is another host's, and alive.
+        """
+        self.check_owner(name, broker_id, address, connection)
         broker = self._brokers.get(name)
         if broker is not None and broker.broker_addrs.get(broker_id) == address:
             _log.info("broker %s at %s unregistered", name, address)
@@ -156,10 +241,10 @@ class RouteTable:
         known = self.data_version(address)
         return known is None or known != version
 
-    def touch(self, address: str) -> None:
-        """Note a sign of life of the broker at the address."""
+    def touch(self, address: str, connection: Connection) -> None:
+        """Note a sign of life of the broker at the address, if it comes from the broker's host."""
         live = self._live.get(address)
-        if live is not None:
+        if live is not None and live.host == _host(connection):
             live.seen = self._time()
 
     def route(self, topic: str) -> TopicRouteData | None:
@@ -223,9 +308,11 @@ class RouteTable:
     def _take_topics(self, name: str, configs: Iterable[TopicConfig]) -> None:
         listed = set()
         left_out = 0
+        owner = self._owners[name]
         for config in configs:
             listed.add(config.topic_name)
-            if self._routes >= MAX_ROUTES and name not in self._topics.get(config.topic_name, ()):
+            is_new = name not in self._topics.get(config.topic_name, ())
+            if is_new and (self._routes >= MAX_ROUTES or not self._route_shares.room(owner)):
                 left_out += 1
                 continue
             data = QueueData(
@@ -240,14 +327,20 @@ class RouteTable:
             if known != data:
                 _log.debug("topic %s: %s", config.topic_name, data)
                 queues[name] = data
-                self._routes += known is None
+                if is_new:
+                    self._routes += 1
+                    self._route_shares.count(1, owner)
         if left_out:
-            _log.warning("%d topics of broker %s get no route: there are %d", left_out, name, MAX_ROUTES)
+            _log.warning(
+                "%d topics of broker %s get no route: there are %d, of which one host's brokers have at most %d",
+                left_out, name, MAX_ROUTES, self._route_shares.share,
+            )  # fmt: skip
         if self.forget_missing_topics:
             self._forget(name, [topic for topic in self._topics if topic not in listed])
 
     def _remove(self, address: str) -> None:
         live = self._live.pop(address)
+        self._broker_shares.count(-1, live.connection.counted_as)
         broker = self._brokers.get(live.name)
         if broker is None:
             return
@@ -257,12 +350,14 @@ class RouteTable:
             del self._brokers[live.name]
             self._leave_clusters(live.name)
             self._forget(live.name, list(self._topics))
+            del self._owners[live.name]
 
     def _leave_clusters(self, name: str) -> None:
         for cluster, names in list(self._clusters.items()):
             names.discard(name)
             if not names:
                 del self._clusters[cluster]
+                self._cluster_shares.count(-1, self._cluster_owners.pop(cluster))
 
     def _forget(self, name: str, topics: list[str]) -> None:
         for topic in topics:
@@ -272,8 +367,14 @@ class RouteTable:
     def _drop_route(self, topic: str, name: str) -> None:
         if self._topics.get(topic, {}).pop(name, None) is not None:
             self._routes -= 1
+            self._route_shares.count(-1, self._owners[name])
 
     def _drop_empty(self, topics: Iterable[str]) -> None:
         for topic in topics:
             if not self._topics.get(topic, True):
                 del self._topics[topic]
+
+
+def _host(connection: Connection) -> str:
+    """Return the host that a broker connects from, as addresses are counted."""
+    return crowd_of(host_of(connection.remote_address))

@@ -5,18 +5,16 @@ import logging
 
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
-from rocket_broker.namesrv.route_table import RouteTable
+from rocket_broker.namesrv.route_table import BROKER_EXPIRY_SECONDS, RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.serving import Dispatcher, limits, listen, warn_if_open
 from rocket_remoting.buffers import BufferBudget
 from rocket_remoting.transport import Server, Transport
 
-__all__ = ["BROKER_EXPIRY_SECONDS", "NameServer"]
+__all__ = ["NameServer"]
 
 _log = logging.getLogger(__name__)
 
-BROKER_EXPIRY_SECONDS = 120.0
-"""A broker that did not register for so long is dead."""
 MAX_BUFFERED = 256 * 1024 * 1024
 """Bytes for all connections together: what peers do not read, and frames that are not whole."""
 

@@ -68,8 +68,16 @@ class Peer:
         self.connection = await self._transport.connect(self._address)
         return self
 
-    async def another(self) -> "Peer":
-        return await Peer(self._transport, self._address).connect()
+    async def another(self, host: str = "127.0.0.1") -> "Peer":
+        return await Peer(self._transport.at(host), self._address).connect()
+
+    async def unregister(
+        self, name: str = "broker-a", broker_id: int = 0, address: str = "10.0.0.1:10911"
+    ) -> RemotingCommand:
+        header = UnRegisterBrokerRequestHeader(
+            broker_name=name, broker_addr=address, cluster_name="C", broker_id=broker_id
+        )
+        return await self.ask(RequestCode.UNREGISTER_BROKER, header)
 
     async def ask(self, code: int, header: Header | None = None, body: bytes = b"") -> RemotingCommand:
         return await self.connection.invoke(code, header, body, timeout=30)

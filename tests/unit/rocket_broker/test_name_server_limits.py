@@ -79,3 +79,99 @@ def test_the_key_value_configuration_is_bounded(
         assert await put("c", "x" * 10) == ResponseCode.SUCCESS
 
     with_name_server(scene)
+
+
+def test_brokers_and_clusters_of_one_host_leave_room_for_others(
+    with_name_server: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over one connection or many; those it knows register on, and one that goes makes room."""
+    monkeypatch.setattr(route_table, "MAX_BROKERS", 16)
+
+    async def scene(server: NameServer, peer: Peer) -> None:
+        hosts = [await peer.another("127.0.0.2") for _ in range(2)]
+        answers = [
+            await hosts[number % 2].register(name=f"b{number}", address=f"10.0.0.{number}:1")
+            for number in range(5)
+        ]
+        assert [answer.code for answer in answers] == [0, 0, 0, 0, 1]
+        assert "address 127.0.0.2 has 4 brokers" in (answers[4].remark or "")
+        clusters = [
+            await hosts[0].register(name="b0", address="10.0.0.0:1", cluster=f"c{number}")
+            for number in range(4)
+        ]
+        assert [answer.code for answer in clusters] == [0, 0, 0, 1]
+        assert "address 127.0.0.2 has 4 clusters" in (clusters[3].remark or "")
+        honest = await peer.another("127.0.0.3")
+        assert (
+            await honest.register(name="honest", address="10.0.1.1:1", cluster="H")
+        ).code == ResponseCode.SUCCESS
+        await hosts[1].connection.close()
+        assert (await hosts[0].register(name="b4", address="10.0.0.4:1")).code == ResponseCode.SUCCESS
+
+    with_name_server(scene)
+
+
+def test_routes_of_one_host_leave_room_for_others(
+    with_name_server: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many brokers it has; when they are gone, so are their routes."""
+    monkeypatch.setattr(route_table, "MAX_ROUTES", 20)
+
+    async def scene(server: NameServer, peer: Peer) -> None:
+        hostile, honest = await peer.another("127.0.0.2"), await peer.another("127.0.0.3")
+        for name in ("one", "two"):
+            await hostile.register(*topics(name, 4), name=name, address=f"10.0.0.2:{len(name)}{ord(name[0])}")
+        assert len(server.routes.topics()) == 5
+        await honest.register(*topics("honest", 5), name="honest", address="10.0.0.3:1")
+        assert len(server.routes.topics()) == 10
+        await hostile.connection.close()
+        again = await peer.another("127.0.0.2")
+        await again.register(*topics("again", 5), name="one", address="10.0.0.2:1")
+        assert await again.route("again-4") is not None
+
+    with_name_server(scene)
+
+
+def test_a_broker_that_takes_another_name_gives_its_former_name_up(with_name_server: Run) -> None:
+    """An address is one broker, so names do not pile up."""
+
+    async def scene(server: NameServer, peer: Peer) -> None:
+        for number in range(100):
+            await peer.register(*topics("t", 1), name=f"name-{number}")
+        route = await peer.route("t-0")
+        assert route is not None
+        assert [broker.broker_name for broker in route.broker_datas] == ["name-99"]
+        assert server.routes.cluster_info().cluster_addr_table == {"C": {"name-99"}}
+        await peer.connection.close()
+        assert server.routes.topics() == []
+        assert server.routes.cluster_info().broker_addr_table == {}
+
+    with_name_server(scene)
+
+
+def test_the_key_value_configuration_of_one_address_leaves_room_for_others(
+    with_name_server: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that somebody else replaces, or deletes, counts no more; a namespace stays."""
+    monkeypatch.setattr(kv_config, "MAX_CHARACTERS", 80)
+
+    async def scene(server: NameServer, peer: Peer) -> None:
+        async def put(who: Peer, key: str, value: str, namespace: str = "ns") -> int:
+            header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
+            return (await who.ask(Code.PUT_KV_CONFIG, header)).code
+
+        hostile, honest = await peer.another("127.0.0.2"), await peer.another("127.0.0.3")
+        assert await put(hostile, "a", "x" * 17) == ResponseCode.SUCCESS
+        assert await put(hostile, "b", "x") == ResponseCode.SYSTEM_ERROR
+        assert await put(hostile, "a", "x" * 15) == ResponseCode.SUCCESS
+        assert await put(hostile, "b", "x") == ResponseCode.SUCCESS
+        assert await put(honest, "c", "x" * 17) == ResponseCode.SUCCESS
+        assert await put(honest, "a", "xy") == ResponseCode.SYSTEM_ERROR
+        assert await put(honest, "a", "x") == ResponseCode.SUCCESS
+        assert await put(hostile, "d", "x" * 15) == ResponseCode.SUCCESS
+        await honest.ask(Code.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader(namespace="ns", key="d"))
+        assert await put(hostile, "e", "x" * 4, "n" * 10) == ResponseCode.SUCCESS
+        await honest.ask(Code.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader(namespace="n" * 10, key="e"))
+        assert await put(hostile, "f", "x", "m" * 10) == ResponseCode.SYSTEM_ERROR
+
+    with_name_server(scene)
