@@ -6,14 +6,18 @@ killed broker delivers again what was committed since (delivery is at least once
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
+from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.shares import Shares, owner_group
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.table_file import TableFile
 from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, decode_body, encode_body
+from rocket_remoting.codes import ResponseCode
 from rocket_remoting.connection import Connection
 
 __all__ = ["MAX_OFFSETS", "ConsumerOffsetTable"]
@@ -47,6 +51,8 @@ class ConsumerOffsetTable:
         self._settings = settings
         self._offsets: dict[str, dict[int, int]] = {}
         self._count = 0
+        self._shares = Shares("offsets of groups in queues", lambda: MAX_OFFSETS)
+        self._owners: dict[str, Counter[str]] = {}
         self._resets: dict[tuple[str, str, int], Reset] = {}
         self._dirty = False
 
@@ -82,33 +88,42 @@ class ConsumerOffsetTable:
                     queues[queue_id] = end
                     self._dirty = True
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+    def commit(
+        self, group: str, topic: str, queue_id: int, offset: int, client: Connection | None = None
+    ) -> None:
         """Set the group's offset in the queue, also to a smaller one.
 
-        Return whether it is set: of queues in which the group has none yet, not beyond `MAX_OFFSETS`.
+        Args:
+            group: The consumer group.
+            topic: The queue's topic.
+            queue_id: The queue's number.
+            offset: The offset of the next message that the group is to get.
+            client: Who commits; None for the broker itself, for which there is always room.
+
+        Raises:
+            Refusal: The group has no offset in the queue yet, and there is no room for one more.
         """
         key = topic + _SEPARATOR + group
         queues = self._offsets.get(key)
         if queues is None or queue_id not in queues:
-            if self._count >= MAX_OFFSETS:
-                return False
-            self._count += 1
+            self._make_room(key, group, 1, client)
             queues = self._offsets.setdefault(key, {})
         queues[queue_id] = offset
         self._dirty = True
-        return True
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the group's offset in the queue, or None when it never committed one."""
         queues = self._offsets.get(topic + _SEPARATOR + group)
         return queues.get(queue_id) if queues is not None else None
 
-    def reset(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
-        """Set the offset as `commit` does, and hold that against consumers until `settle_reset`."""
-        if not self.commit(group, topic, queue_id, offset):
-            return False
+    def reset(self, group: str, topic: str, queue_id: int, offset: int, client: Connection | None = None) -> None:
+        """Set the offset as `commit` does, and hold that against consumers until `settle_reset`.
+
+        Raises:
+            Refusal: As `commit`.
+        """
+        self.commit(group, topic, queue_id, offset, client)
         self._resets[group, topic, queue_id] = Reset(offset)
-        return True
 
     def pending_reset(self, group: str, topic: str, queue_id: int) -> Reset | None:
         """Return the offset that was set, while nobody has gone on from there yet."""
@@ -157,19 +172,19 @@ class ConsumerOffsetTable:
         self._resets = {key: reset for key, reset in self._resets.items() if key[1] != topic}
         self.save()
 
-    def clone(self, source: str, target: str, topic: str) -> bool:
-        """Give the target group the source group's offsets in the topic, unless there would be too many."""
+    def clone(self, source: str, target: str, topic: str, client: Connection | None = None) -> None:
+        """Give the target group the source group's offsets in the topic, in place of its own.
+
+        Raises:
+            Refusal: There is no room for so many more.
+        """
         offsets = self._offsets.get(topic + _SEPARATOR + source)
-        if offsets is None:
-            return True
+        if offsets is None or source == target:
+            return
         key = topic + _SEPARATOR + target
-        more = len(offsets) - len(self._offsets.get(key, ()))
-        if self._count + more > MAX_OFFSETS:
-            return False
-        self._count += more
+        self._make_room(key, target, len(offsets) - len(self._offsets.get(key, ())), client)
         self._offsets[key] = dict(offsets)
         self._dirty = True
-        return True
 
     def table(self) -> Mapping[str, Mapping[int, int]]:
         """Return all offsets: ``topic@group`` -> queue -> offset; not to be changed through this."""
@@ -210,7 +225,27 @@ class ConsumerOffsetTable:
     def _remove(self, keys: Iterable[str]) -> None:
         for key in list(keys):
             self._count -= len(self._offsets.pop(key))
+            for owner, number in self._owners.pop(key, {}).items():
+                self._shares.count(-number, owner)
             self._dirty = True
+
+    def _make_room(self, key: str, group: str, more: int, client: Connection | None) -> None:
+        """Count so many offsets more under the key.
+
+        Raises:
+            Refusal: There would be too many, of all clients or of the one.
+        """
+        if client is not None and more > 0:
+            if self._count + more > MAX_OFFSETS:
+                raise Refusal(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"this broker keeps {MAX_OFFSETS} offsets and no more: delete groups or topics that nobody uses",
+                )
+            owners = owner_group(group), client.counted_as
+            self._shares.check(more, *owners)
+            self._shares.count(more, *owners)
+            self._owners.setdefault(key, Counter()).update(dict.fromkeys(filter(None, owners), more))
+        self._count += more
 
 
 def _split(key: str) -> tuple[str, str]:

@@ -119,13 +119,13 @@ class ConsumerTable:
 
     Attributes:
         guard: Finds out members of one group that want different things.
-        on_heartbeat: Called with the group, the subscriptions and the address of each member's heartbeat.
+        on_heartbeat: Called with the group, the subscriptions and the connection of each member's heartbeat.
         on_empty: Called with a group whose last member left.
     """
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self.guard = SubscriptionGuard()
-        self.on_heartbeat: list[Callable[[str, Iterable[SubscriptionData], str], None]] = []
+        self.on_heartbeat: list[Callable[[str, Iterable[SubscriptionData], Connection], None]] = []
         self.on_empty: list[Callable[[str], None]] = []
         self._time = time
         self._groups: dict[str, ConsumerGroup] = {}
@@ -160,7 +160,7 @@ class ConsumerTable:
                       extra=client.connection.log_peer)  # fmt: skip
             self._tell(group)
         for listener in self.on_heartbeat:
-            listener(group.name, data.subscription_data_set, client.connection.remote_address)
+            listener(group.name, data.subscription_data_set, client.connection)
         return changed
 
     def unregister(self, group_name: str, connection: Connection) -> None:

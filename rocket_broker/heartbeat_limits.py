@@ -8,6 +8,7 @@ connection goes on, with the groups that it told before.
 from collections.abc import Iterator
 
 from rocket_broker.refusal import Refusal, check_group_name
+from rocket_broker.shares import Shares
 from rocket_broker.subscription import MAX_EXPRESSION
 from rocket_remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from rocket_remoting.codes import ResponseCode
@@ -25,7 +26,7 @@ MAX_NAME = 1024
 
 MAX_OF_CONNECTION = 8 * 1024 * 1024
 MAX_TOGETHER = 256 * 1024 * 1024
-"""Bytes, as `_sizes` reckons them."""
+"""Bytes, as `_sizes` reckons them. One address has a quarter of those of all clients."""
 
 _MEMBER = 1024
 _SUBSCRIPTION = 768
@@ -41,6 +42,7 @@ class HeartbeatLimits:
 
     def __init__(self) -> None:
         self._sizes: dict[Connection, dict[_Group, int]] = {}
+        self._shares = Shares("bytes of subscriptions", lambda: MAX_TOGETHER)
         self._together = 0
 
     def admit(self, connection: Connection, data: HeartbeatData) -> None:
@@ -71,6 +73,10 @@ class HeartbeatLimits:
                 ResponseCode.SYSTEM_BUSY,
                 f"broker busy: the subscriptions of all clients take {self._together} of {MAX_TOGETHER} bytes",
             )
+        owner = connection.counted_as
+        if after > before:
+            self._shares.check(after - before, owner)
+        self._shares.count(after - before, owner)
         self._together += after - before
         self._sizes[connection] = sizes
 
@@ -78,11 +84,15 @@ class HeartbeatLimits:
         """Forget the groups that a client left."""
         sizes = self._sizes.get(connection, {})
         for group in (("producer", producer_group or ""), ("consumer", consumer_group or "")):
-            self._together -= sizes.pop(group, 0)
+            self._give_back(connection, sizes.pop(group, 0))
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget all that the connection told."""
-        self._together -= sum(self._sizes.pop(connection, {}).values())
+        self._give_back(connection, sum(self._sizes.pop(connection, {}).values()))
+
+    def _give_back(self, connection: Connection, size: int) -> None:
+        self._shares.count(-size, connection.counted_as)
+        self._together -= size
 
     def __repr__(self) -> str:
         return f"HeartbeatLimits({len(self._sizes)} connections, some {self._together} bytes)"

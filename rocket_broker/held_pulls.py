@@ -6,15 +6,18 @@ case it is run again, as a pull that may not be held any more, and that answers 
 
 Messages that arrive in one turn of the loop wake a pull once, after the last of them: one answer carries them
 all. Pulls of a queue that let the same through are asked once for each message, however many they are; how
-much a connection may have a queue's every message compared is bounded.
+much a connection, an address, and all clients together may have a queue's every message compared is bounded.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from rocket_broker.pull_filter import PullFilter
+from rocket_broker.refusal import Refusal
+from rocket_broker.shares import PARTS, Shares
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
@@ -25,6 +28,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_BYTES_PER_CONNECTION",
     "MAX_COST",
+    "MAX_COST_OF_QUEUE",
     "PULL_SIZE",
     "HeldPull",
     "HeldPulls",
@@ -36,9 +40,12 @@ CHECK_SECONDS = 5.0
 MAX_BYTES = 256 * 1024 * 1024
 """Bytes that the pulls of all connections take, as `HeldPull.size` reckons them: 250,000 of the usual ones."""
 MAX_BYTES_PER_CONNECTION = 64 * 1024 * 1024
+"""Bytes of one connection's pulls. Those of one address have a quarter of `MAX_BYTES`, which is as many."""
+MAX_COST_OF_QUEUE = 16_384
+"""Comparisons that a message costs at most because of the pulls that wait at its queue, under four milliseconds. Equal
+filters count once: that is enough for 1,600 groups with ten comparisons each. One address has a quarter at most."""
 MAX_COST = 4_096
-"""Of the filters of one connection's pulls at one queue: a message costs at most so many comparisons, under a
-millisecond. A client has one pull for each of its groups there."""
+"""Comparisons because of one connection's pulls at one queue. A client has one pull for each of its groups there."""
 _MAX_SECONDS = 24 * 3600.0
 
 QueueKey = tuple[str, int]
@@ -87,6 +94,11 @@ class HeldPull:
         self.resume = resume
         self.timer: asyncio.TimerHandle | None = None
 
+    @property
+    def place(self) -> str:
+        """The queue where the pull waits, for people."""
+        return f"{self.key[0]} queue {self.key[1]}"
+
     def __repr__(self) -> str:
         return f"HeldPull({self.header.consumer_group!r} at {self.key} from {self.header.queue_offset})"
 
@@ -109,16 +121,95 @@ class _OfConnection:
             del self.costs[pull.key]
 
 
+class _Alike:
+    """The pulls at one queue that let the same through, and how many of them are each address's."""
+
+    __slots__ = ("addresses", "pulls")
+
+    def __init__(self) -> None:
+        # Dicts for sets: pulls are woken in the order they came, whatever their addresses in memory.
+        self.pulls: dict[HeldPull, None] = {}
+        self.addresses: Counter[str] = Counter()
+
+
+class _AtQueue:
+    """The pulls that wait at one queue.
+
+    Attributes:
+        alike: The pulls by what they let through.
+        cost: How many comparisons a message takes.
+        costs: How many a message takes because of each address; equal filters count once.
+    """
+
+    __slots__ = ("alike", "cost", "costs")
+
+    def __init__(self) -> None:
+        self.alike: dict[PullFilter, _Alike] = {}
+        self.cost = 0
+        self.costs: Counter[str] = Counter()
+
+    def check_room(self, pull: HeldPull) -> None:
+        """Return if a message may cost what it would with one more pull.
+
+        Raises:
+            Refusal: It may not.
+        """
+        alike, cost = self.alike.get(pull.filter), pull.filter.cost
+        if alike is None and self.cost + cost > MAX_COST_OF_QUEUE:
+            raise _busy(
+                f"the filters of the pulls at {pull.place} take {self.cost} of {MAX_COST_OF_QUEUE} comparisons"
+            )
+        address, share = pull.connection.counted_as, MAX_COST_OF_QUEUE // PARTS
+        if (
+            address
+            and (alike is None or address not in alike.addresses)
+            and self.costs[address] + cost > share
+        ):
+            raise _busy(
+                f"the filters of the pulls of address {address} at {pull.place} take {self.costs[address]} of {share} "
+                "comparisons"
+            )
+
+    def add(self, pull: HeldPull) -> None:
+        """Keep the pull."""
+        alike = self.alike.get(pull.filter)
+        if alike is None:
+            alike = self.alike[pull.filter] = _Alike()
+            self.cost += pull.filter.cost
+        alike.pulls[pull] = None
+        address = pull.connection.counted_as
+        if address:
+            alike.addresses[address] += 1
+            if alike.addresses[address] == 1:
+                self.costs[address] += pull.filter.cost
+
+    def remove(self, pull: HeldPull) -> None:
+        """Forget the pull."""
+        alike = self.alike[pull.filter]
+        del alike.pulls[pull]
+        address = pull.connection.counted_as
+        if address:
+            alike.addresses[address] -= 1
+            if not alike.addresses[address]:
+                del alike.addresses[address]
+                self.costs[address] -= pull.filter.cost
+                if not self.costs[address]:
+                    del self.costs[address]
+        if not alike.pulls:
+            del self.alike[pull.filter]
+            self.cost -= pull.filter.cost
+
+
 class HeldPulls:
     """All pulls that wait, by queue and by connection."""
 
     def __init__(self, store: Queues) -> None:
         self._store = store
-        # Dicts for sets: pulls are woken in the order they came, whatever their addresses in memory.
-        self._by_queue: dict[QueueKey, dict[PullFilter, dict[HeldPull, None]]] = {}
+        self._by_queue: dict[QueueKey, _AtQueue] = {}
         self._by_connection: dict[Connection, _OfConnection] = {}
         self._count = 0
         self._size = 0
+        self._shares = Shares("bytes of pulls that wait", lambda: MAX_BYTES)
         self._awake: list[HeldPull] = []
         self._check: asyncio.TimerHandle | None = None
 
@@ -135,26 +226,39 @@ class HeldPulls:
             self.connection_closed(connection)
         self._awake.clear()
 
-    def hold(self, pull: HeldPull, seconds: float) -> bool:
-        """Keep the pull for at most so long; False when its connection, or all together, have too many."""
+    def hold(self, pull: HeldPull, seconds: float) -> None:
+        """Hold the pull for at most so long.
+
+        Raises:
+            Refusal: The pulls of its connection, of its address, or of all clients leave no room for it.
+        """
         mine = self._by_connection.get(pull.connection) or _OfConnection()
+        at_queue = self._by_queue.get(pull.key) or _AtQueue()
         cost = mine.costs.get(pull.key, 0) + pull.filter.cost
-        if (
-            self._size + pull.size > MAX_BYTES
-            or mine.size + pull.size > MAX_BYTES_PER_CONNECTION
-            or cost > MAX_COST
-        ):
-            return False
+        self._check_room(pull, mine, at_queue, cost)
         self._count += 1
         self._size += pull.size
+        self._shares.count(pull.size, pull.connection.counted_as)
         mine.size += pull.size
         mine.costs[pull.key] = cost
         mine.pulls[pull] = None
         self._by_connection[pull.connection] = mine
-        self._by_queue.setdefault(pull.key, {}).setdefault(pull.filter, {})[pull] = None
+        at_queue.add(pull)
+        self._by_queue[pull.key] = at_queue
         delay = min(max(seconds, 0.0), _MAX_SECONDS)
         pull.timer = asyncio.get_running_loop().call_later(delay, self._time_up, pull)
-        return True
+
+    def _check_room(self, pull: HeldPull, mine: _OfConnection, at_queue: _AtQueue, cost: int) -> None:
+        if self._size + pull.size > MAX_BYTES:
+            raise _busy(f"the pulls of all clients take {self._size} of {MAX_BYTES} bytes")
+        if mine.size + pull.size > MAX_BYTES_PER_CONNECTION:
+            raise _busy(f"the pulls of this connection take {mine.size} of {MAX_BYTES_PER_CONNECTION} bytes")
+        if cost > MAX_COST:
+            raise _busy(
+                f"the filters of this connection's pulls at {pull.place} take more than {MAX_COST} comparisons"
+            )
+        self._shares.check(pull.size, pull.connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
+        at_queue.check_room(pull)
 
     def messages_arrived(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
@@ -171,14 +275,14 @@ class HeldPulls:
             return
         record: memoryview | None = None
         wanted: list[HeldPull] = []
-        for wants, pulls in held.items():
+        for wants, alike in held.alike.items():
             if wants.codes is not None and tags_code not in wants.codes:
                 continue
             if wants.properties is not None:
                 record = record or self._store.message_in_queue(topic, queue_id, queue_offset)
                 if record is None or not wants.wants_record(record):
                     continue
-            wanted.extend(pull for pull in pulls if queue_offset >= pull.header.queue_offset)
+            wanted.extend(pull for pull in alike.pulls if queue_offset >= pull.header.queue_offset)
         for pull in wanted:
             self._wake(pull)
 
@@ -218,7 +322,8 @@ class HeldPulls:
         self.start()
         for (topic, queue_id), held in list(self._by_queue.items()):
             end = self._store.max_offset(topic, queue_id)
-            for pull in [pull for pulls in held.values() for pull in pulls if pull.header.queue_offset < end]:
+            behind = [p for alike in held.alike.values() for p in alike.pulls if p.header.queue_offset < end]
+            for pull in behind:
                 self._wake(pull)
 
     def _forget(self, pull: HeldPull) -> None:
@@ -227,13 +332,11 @@ class HeldPulls:
             pull.timer = None
         self._count -= 1
         self._size -= pull.size
-        by_filter = self._by_queue[pull.key]
-        pulls = by_filter[pull.filter]
-        del pulls[pull]
-        if not pulls:
-            del by_filter[pull.filter]
-            if not by_filter:
-                del self._by_queue[pull.key]
+        self._shares.count(-pull.size, pull.connection.counted_as)
+        at_queue = self._by_queue[pull.key]
+        at_queue.remove(pull)
+        if not at_queue.alike:
+            del self._by_queue[pull.key]
         mine = self._by_connection[pull.connection]
         mine.remove(pull)
         if not mine.pulls:
@@ -241,3 +344,8 @@ class HeldPulls:
 
     def __len__(self) -> int:
         return self._count
+
+
+def _busy(reason: str) -> Refusal:
+    """Return how a pull is refused that there is no room for."""
+    return Refusal(ResponseCode.SYSTEM_BUSY, f"too many pulls wait at this broker: {reason}")

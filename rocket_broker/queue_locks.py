@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from rocket_broker.loop_time import loop_time
+from rocket_broker.refusal import Refusal
+from rocket_broker.shares import Shares
+from rocket_remoting.codes import ResponseCode
 from rocket_remoting.message import MessageQueue
 
-__all__ = ["LOCK_SECONDS", "MAX_LOCKS", "HeldLock", "QueueLocks"]
+__all__ = ["LOCK_SECONDS", "MAX_LOCKS", "HeldLock", "LockAnswer", "QueueLocks"]
 
 LOCK_SECONDS = 60.0
 MAX_LOCKS = 262_144
-"""Of all groups; each takes some 300 bytes."""
+"""Of all groups; each takes some 300 bytes. One group, and one address, has a quarter at most."""
 
 _log = logging.getLogger(__name__)
 
@@ -29,12 +32,25 @@ class HeldLock(NamedTuple):
     seconds: float
 
 
-class _Lock:
-    __slots__ = ("client_id", "expires")
+class LockAnswer(NamedTuple):
+    """What became of a wish for locks.
 
-    def __init__(self, client_id: str, expires: float) -> None:
+    Attributes:
+        held: The queues that the client holds from now on. Those that another client holds are left out.
+        refusal: Why there was no room for some of the locks, None if there was.
+    """
+
+    held: set[MessageQueue]
+    refusal: Refusal | None
+
+
+class _Lock:
+    __slots__ = ("client_id", "expires", "owner")
+
+    def __init__(self, client_id: str, expires: float, owner: str) -> None:
         self.client_id = client_id
         self.expires = expires
+        self.owner = owner
 
 
 class QueueLocks:
@@ -43,35 +59,76 @@ class QueueLocks:
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
         self._groups: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._shares = Shares("locks on queues", lambda: MAX_LOCKS)
         self._count = 0
 
-    def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> set[MessageQueue]:
-        """Return those of the queues that the client holds from now on; the others are another client's.
+    def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str, owner: str = "") -> LockAnswer:
+        """Lock those of the queues that no other client of the group holds.
 
-        Nobody gets one more while there are `MAX_LOCKS`: clients ask again until they get it.
+        Args:
+            group: The consumer group.
+            queues: The queues.
+            client_id: The client.
+            owner: Whose share new locks count to, beside the group's.
         """
         now = self._time()
         locks = self._groups.get(group, {})
         held: set[MessageQueue] = set()
+        refusal: Refusal | None = None
         for queue in queues:
             lock = locks.get(queue)
-            if lock is None:
-                if self._count >= MAX_LOCKS:
-                    continue
-                self._count += 1
-                locks[queue] = _Lock(client_id, now + LOCK_SECONDS)
-            elif lock.client_id == client_id or lock.expires <= now:
-                if lock.client_id != client_id:
-                    _log.warning("group %s: lock of %s on %s expired, %s has it now",
-                                 group, lock.client_id, queue, client_id)  # fmt: skip
-                lock.client_id = client_id
-                lock.expires = now + LOCK_SECONDS
-            else:
+            if lock is not None and lock.client_id != client_id and lock.expires > now:
                 continue
+            try:
+                if lock is None:
+                    locks[queue] = self._new(group, len(locks), client_id, owner)
+                elif lock.client_id != client_id:
+                    self._pass_on(group, queue, lock, client_id, owner)
+            except Refusal as e:
+                refusal = e
+                continue
+            locks[queue].expires = now + LOCK_SECONDS
             held.add(queue)
         if locks:
             self._groups[group] = locks
-        return held
+        return LockAnswer(held, refusal)
+
+    def _new(self, group: str, of_group: int, client_id: str, owner: str) -> _Lock:
+        """Return one more lock of the group, which has so many.
+
+        Raises:
+            Refusal: There is no room for it.
+        """
+        if self._count >= MAX_LOCKS:
+            raise Refusal(
+                ResponseCode.SYSTEM_BUSY,
+                f"broker busy: clients hold {self._count} locks on queues, which is the limit: ask again",
+            )
+        share = self._shares.share
+        if of_group >= share:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"group {group} has {of_group} locks on queues, one group has at most {share}",
+            )
+        self._shares.check(1, owner)
+        self._shares.count(1, owner)
+        self._count += 1
+        return _Lock(client_id, 0.0, owner)
+
+    def _pass_on(self, group: str, queue: MessageQueue, lock: _Lock, client_id: str, owner: str) -> None:
+        """Give an expired lock to another client.
+
+        Raises:
+            Refusal: That client's address has its share of locks.
+        """
+        if owner != lock.owner:
+            self._shares.check(1, owner)
+            self._shares.count(1, owner)
+            self._shares.count(-1, lock.owner)
+        _log.warning(
+            "group %s: lock of %s on %s expired, %s has it now", group, lock.client_id, queue, client_id
+        )
+        lock.client_id, lock.owner = client_id, owner
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
         """Give up the locks the client holds on these queues; locks of others stay."""
@@ -79,8 +136,7 @@ class QueueLocks:
         for queue in queues:
             lock = locks.get(queue)
             if lock is not None and lock.client_id == client_id:
-                del locks[queue]
-                self._count -= 1
+                self._remove(locks, queue)
         if not locks:
             self._groups.pop(group, None)
 
@@ -102,7 +158,7 @@ class QueueLocks:
         locks = self._groups.get(lock.group, {})
         if lock.seconds > 0 and lock.queue not in locks and self._count < MAX_LOCKS:
             expires = self._time() + min(lock.seconds, LOCK_SECONDS)
-            self._groups.setdefault(lock.group, locks)[lock.queue] = _Lock(lock.client_id, expires)
+            self._groups.setdefault(lock.group, locks)[lock.queue] = _Lock(lock.client_id, expires, "")
             self._count += 1
 
     def remove_expired(self) -> None:
@@ -110,10 +166,13 @@ class QueueLocks:
         now = self._time()
         for group, locks in list(self._groups.items()):
             for queue in [queue for queue, lock in locks.items() if lock.expires <= now]:
-                del locks[queue]
-                self._count -= 1
+                self._remove(locks, queue)
             if not locks:
                 del self._groups[group]
+
+    def _remove(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue) -> None:
+        self._shares.count(-1, locks.pop(queue).owner)
+        self._count -= 1
 
     def __len__(self) -> int:
         return self._count

@@ -1,10 +1,12 @@
 """The consumer groups this broker knows and what each may do, kept in Apache's ``subscriptionGroup.json``."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
+from rocket_broker.shares import Shares
+from rocket_broker.system_names import PREDEFINED_GROUPS
 from rocket_broker.table_file import TableFile
 from rocket_broker.table_journal import TableJournal
 from rocket_remoting.bodies import (
@@ -16,24 +18,11 @@ from rocket_remoting.bodies import (
 )
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
-from rocket_remoting.topics import TOOLS_CONSUMER_GROUP, is_system_group, validate_group
+from rocket_remoting.topics import validate_group
 
-__all__ = ["OWN_GROUPS", "SubscriptionGroupTable"]
+__all__ = ["SubscriptionGroupTable"]
 
 _log = logging.getLogger(__name__)
-
-OWN_GROUPS = frozenset(
-    {
-        TOOLS_CONSUMER_GROUP,
-        "FILTERSRV_CONSUMER",
-        "SELF_TEST_C_GROUP",
-        "CID_ONS-HTTP-PROXY",
-        "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION",
-        "CID_ONSAPI_OWNER",
-    }
-)
-"""The groups every broker has."""
 
 
 class SubscriptionGroupTable:
@@ -51,7 +40,11 @@ class SubscriptionGroupTable:
         durable = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._file = TableFile(settings.config_dir / "subscriptionGroup.json", durable=durable)
         self.journal = TableJournal(self._file.path, durable=durable)
-        self._configs = {group: SubscriptionGroupConfig(group_name=group) for group in sorted(OWN_GROUPS)}
+        self._configs = {
+            group: SubscriptionGroupConfig(group_name=group) for group in sorted(PREDEFINED_GROUPS)
+        }
+        self._shares = Shares("groups of this broker (maxGroups)", lambda: settings.max_groups)
+        self._owners: dict[str, str] = {}
 
     def load(self) -> None:
         """Read ``subscriptionGroup.json``.
@@ -71,45 +64,76 @@ class SubscriptionGroupTable:
         """Return the group's configuration, or None when it does not exist."""
         return self._configs.get(group)
 
-    def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the group's configuration, created if ``autoCreateSubscriptionGroup`` and its name allow it."""
+    def find(self, group: str, owner: str = "") -> SubscriptionGroupConfig | None:
+        """Return the group's configuration, created if ``autoCreateSubscriptionGroup`` and its name allow it.
+
+        Args:
+            group: The group's name.
+            owner: Whose share a new group counts to.
+
+        Raises:
+            Refusal: There are ``maxGroups`` already, or the owner has its share of them.
+        """
         config = self._configs.get(group)
-        if config is None:
-            self.create_missing([group])
-            config = self._configs.get(group)
+        if config is None and self._may_create(group):
+            self._check_room({group}, owner, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
+            self._add([group], owner)
+            config = self._configs[group]
         return config
 
-    def create_missing(self, groups: Iterable[str]) -> None:
-        """Create those of the groups that do not exist, as `find` does; however many, they are one change."""
-        created = [
+    def create_missing(self, groups: Iterable[str], owner: str = "") -> None:
+        """Create those of the groups that do not exist, as `find` does; however many, they are one change.
+
+        Those are left out for which ``maxGroups``, or the owner's share of them, leaves no room: `find` says why.
+        """
+        missing = [
             group for group in dict.fromkeys(groups) if group not in self._configs and self._may_create(group)
-        ][: max(0, self._settings.max_groups - len(self._configs))]
-        for group in created:
+        ]
+        room = min(self._settings.max_groups - len(self._configs), self._shares.room(owner))
+        self._add(missing[: max(0, room)], owner)
+
+    def _add(self, groups: Sequence[str], owner: str) -> None:
+        if not groups:
+            return
+        self._own(groups, owner)
+        for group in groups:
             self._configs[group] = SubscriptionGroupConfig(group_name=group)
             _log.info("consumer group %s created because it appeared", group)
-        if created:
-            self.data_version = self.data_version.next(self._clock.now_ms())
-            try:
-                self.journal.append(self.data_version, map(self._configs.__getitem__, created))
-            except OSError as e:  # who only reads is served on a full disk too
-                _log.error("consumer groups %s could not be noted, trying again: %s", created, e)
+        self.data_version = self.data_version.next(self._clock.now_ms())
+        try:
+            self.journal.append(self.data_version, map(self._configs.__getitem__, groups))
+        except OSError as e:  # who only reads is served on a full disk too
+            _log.error("consumer groups %s could not be noted, trying again: %s", groups, e)
+
+    def _own(self, groups: Collection[str], owner: str) -> None:
+        """Note whose the new groups are."""
+        self._shares.count(len(groups), owner)
+        if owner:
+            self._owners.update(dict.fromkeys(groups, owner))
+
+    def _check_room(
+        self, new: Collection[str], owner: str, code: ResponseCode = ResponseCode.SYSTEM_ERROR
+    ) -> None:
+        if new and len(self._configs) + len(new) > self._settings.max_groups:
+            raise Refusal(
+                code,
+                f"subscription group [{min(new)}] does not exist and is not made: this broker has {len(self._configs)} "
+                f"groups, at most {self._settings.max_groups} (maxGroups)",
+            )
+        self._shares.check(len(new), owner, code=code)
 
     def _may_create(self, group: str) -> bool:
-        wanted = self._settings.auto_create_subscription_group or is_system_group(group)
-        return wanted and _is_legal(group)
+        return self._settings.auto_create_subscription_group and _is_legal(group)
 
-    def update(self, *configs: SubscriptionGroupConfig) -> None:
+    def update(self, *configs: SubscriptionGroupConfig, owner: str = "") -> None:
         """Create each group or replace its configuration; however many, they are one change.
 
         Raises:
-            Refusal: There would be more than ``maxGroups``.
+            Refusal: There would be more than ``maxGroups``, or more of them the owner's than its share.
         """
         created = {config.group_name for config in configs} - self._configs.keys()
-        if created and len(self._configs) + len(created) > self._settings.max_groups:
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                f"there are {len(self._configs)} groups: see maxGroups of the broker",
-            )
+        self._check_room(created, owner)
+        self._own(created, owner)
         for config in configs:
             known = config.group_name in self._configs
             _log.info("consumer group %s: %s", "changed" if known else "created", config)
@@ -121,6 +145,7 @@ class SubscriptionGroupTable:
         """Forget the group; return whether there was one."""
         if self._configs.pop(group, None) is None:
             return False
+        self._shares.count(-1, self._owners.pop(group, ""))
         _log.info("consumer group %s deleted", group)
         self._changed()
         return True

@@ -6,11 +6,13 @@ servers is one). What people change is written as a whole; topics that appear by
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
+from rocket_broker.shares import Shares
+from rocket_broker.system_names import SystemNames
 from rocket_broker.table_file import TableFile
 from rocket_broker.table_journal import TableJournal
 from rocket_remoting.address import log_peer
@@ -31,7 +33,6 @@ from rocket_remoting.topics import (
     REPLY_TOPIC_POSTFIX,
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
-    is_system_topic,
 )
 
 __all__ = ["TopicTable"]
@@ -50,18 +51,21 @@ class TopicTable:
         data_version: Counts the changes; name servers compare it.
         on_change: Called after each change of the table.
         journal: The topics that appeared since the table was written.
+        system: What clients may do with the broker's own topics and groups.
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
         self.on_change: list[Callable[[], None]] = []
         self.data_version = DataVersion(timestamp=clock.now_ms(), counter=0)
+        self.system = SystemNames(settings)
         self._settings = settings
         self._clock = clock
         durable = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._file = TableFile(settings.config_dir / "topics.json", durable=durable)
         self.journal = TableJournal(self._file.path, durable=durable)
-        self._own = self._own_topics()
-        self._configs = {config.topic_name: config for config in self._own.values()}
+        self._configs = self._own_topics()
+        self._shares = Shares("topics of this broker (maxTopics)", lambda: settings.max_topics)
+        self._owners: dict[str, str] = {}
 
     def load(self) -> bool:
         """Read ``topics.json``; what it says of a topic wins over the defaults of the broker's own topics.
@@ -85,11 +89,11 @@ class TopicTable:
         return self._configs.get(topic)
 
     def is_system(self, topic: str) -> bool:
-        """Whether the topic belongs to the broker: clients neither create nor delete it."""
-        return topic in self._own or is_system_topic(topic)
+        """Return whether the topic is the broker's: clients neither create nor delete it."""
+        return self.system.is_topic(topic)
 
     def create_by_send(
-        self, topic: str, default_topic: str, queue_count: int, sys_flag: int, sender: str
+        self, topic: str, default_topic: str, queue_count: int, sys_flag: int, sender: str, *, owner: str = ""
     ) -> TopicConfig | None:
         """Return the topic a message is sent to, created from the default topic the sender named if need be.
 
@@ -98,12 +102,12 @@ class TopicTable:
         or may not be copied.
 
         Raises:
-            Refusal: There are ``maxTopics`` already.
+            Refusal: There are ``maxTopics`` already, or the owner has its share of them.
         """
         config = self._configs.get(topic)
         if config is not None:
             return config
-        self._check_room([topic], ResponseCode.TOPIC_NOT_EXIST)
+        self._check_room([topic], owner, ResponseCode.TOPIC_NOT_EXIST)
         default = self._configs.get(default_topic)
         closed = default_topic == AUTO_CREATE_TOPIC and not self._settings.auto_create_topic_enable
         if default is None or closed or not default.perm & INHERIT:
@@ -123,19 +127,22 @@ class TopicTable:
         )
         _log.info("topic %s created with %d queues because %s sent to it", topic, queues, sender,
                   extra=log_peer(sender))  # fmt: skip
-        self._add([config])
+        self._add([config], owner)
         return config
 
-    def create_by_send_back(self, topic: str, queue_count: int, perm: int, sys_flag: int = 0) -> TopicConfig:
+    def create_by_send_back(
+        self, topic: str, queue_count: int, perm: int, sys_flag: int = 0, *, owner: str = ""
+    ) -> TopicConfig:
         """Return a group's retry or dead letter topic, or one of the broker's own, created if need be.
 
         Raises:
-            Refusal: There are ``maxTopics`` already; the broker's own are made nevertheless.
+            Refusal: There are ``maxTopics`` already, or the owner has its share of them; the broker's own topics are
+                made nevertheless.
         """
         config = self._configs.get(topic)
         if config is None:
-            if not is_system_topic(topic):
-                self._check_room([topic])
+            if not self.is_system(topic):
+                self._check_room([topic], owner)
             config = TopicConfig(
                 topic_name=topic,
                 read_queue_nums=queue_count,
@@ -144,21 +151,25 @@ class TopicTable:
                 topic_sys_flag=sys_flag,
             )
             _log.info("topic %s created for the broker's own use", topic)
-            self._add([config])
+            self._add([config], owner)
         return config
 
-    def create_missing(self, configs: Iterable[TopicConfig]) -> None:
-        """Create those of the topics that do not exist, as far as ``maxTopics`` allows; they are one change."""
-        missing = [config for config in configs if config.topic_name not in self._configs]
-        self._add(missing[: max(0, self._settings.max_topics - len(self._configs))])
+    def create_missing(self, configs: Iterable[TopicConfig], owner: str = "") -> None:
+        """Create those of the topics that do not exist; they are one change.
 
-    def update(self, *configs: TopicConfig) -> None:
+        Those are left out for which ``maxTopics``, or the owner's share of them, leaves no room.
+        """
+        missing = [config for config in configs if config.topic_name not in self._configs]
+        room = min(self._settings.max_topics - len(self._configs), self._shares.room(owner))
+        self._add(missing[: max(0, room)], owner)
+
+    def update(self, *configs: TopicConfig, owner: str = "") -> None:
         """Create each topic or replace its configuration; however many, they are one change.
 
         Raises:
-            Refusal: There would be more than ``maxTopics``.
+            Refusal: There would be more than ``maxTopics``, or more of them the owner's than its share.
         """
-        self._check_room([config.topic_name for config in configs])
+        self._own(self._check_room([config.topic_name for config in configs], owner), owner)
         for config in configs:
             _log.info(
                 "topic %s %s: %d queues to write, %d to read, perm %d",
@@ -176,6 +187,7 @@ class TopicTable:
         """Forget the topic; return whether there was one."""
         if self._configs.pop(topic, None) is None:
             return False
+        self._shares.count(-1, self._owners.pop(topic, ""))
         _log.info("topic %s deleted", topic)
         self._changed()
         return True
@@ -214,7 +226,14 @@ class TopicTable:
         """Return every topic by name; not to be changed through this."""
         return self._configs
 
-    def _check_room(self, topics: Iterable[str], code: ResponseCode = ResponseCode.SYSTEM_ERROR) -> None:
+    def _check_room(
+        self, topics: Iterable[str], owner: str, code: ResponseCode = ResponseCode.SYSTEM_ERROR
+    ) -> set[str]:
+        """Return those of the topics that do not exist, for all of which there is room.
+
+        Raises:
+            Refusal: There is not.
+        """
         new = set(topics) - self._configs.keys()
         if new and len(self._configs) + len(new) > self._settings.max_topics:
             raise Refusal(
@@ -222,10 +241,19 @@ class TopicTable:
                 f"topic[{min(new)}] not exist and is not made: this broker has {len(self._configs)} topics, "
                 f"at most {self._settings.max_topics} (maxTopics)",
             )
+        self._shares.check(len(new), owner, code=code)
+        return new
 
-    def _add(self, configs: Sequence[TopicConfig]) -> None:
+    def _own(self, topics: Collection[str], owner: str) -> None:
+        """Note whose the new topics are."""
+        self._shares.count(len(topics), owner)
+        if owner:
+            self._owners.update(dict.fromkeys(topics, owner))
+
+    def _add(self, configs: Sequence[TopicConfig], owner: str) -> None:
         if not configs:
             return
+        self._own([config.topic_name for config in configs], owner)
         self._configs.update((config.topic_name, config) for config in configs)
         self.data_version = self.data_version.next(self._clock.now_ms())
         try:

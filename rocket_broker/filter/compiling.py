@@ -1,8 +1,9 @@
 """Compiling what clients send: so much of it that the loop has time for others.
 
 A character takes some ten microseconds to compile, and an expression of the largest size a tenth of a second, which
-is spent in steps. What is in use is compiled already and costs nothing, so honest clients compile once. Each connection
-may have so many characters compiled at once, and so many a second from then on; so may all of them together.
+is spent in steps. What is in use is compiled already and costs nothing, so honest clients compile once. The connections
+of one address together may have so many characters compiled at once, and so many a second from then on; each connection
+from the broker's own address may; all clients together may have four times as many.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -27,7 +28,11 @@ AT_ONCE = 4 * MAX_LENGTH
 A_SECOND = MAX_LENGTH // 2
 AT_ONCE_TOGETHER = 16 * MAX_LENGTH
 A_SECOND_TOGETHER = 2 * MAX_LENGTH
-"""About a fifth of a processor."""
+"""About a fifth of a processor. One client's are a quarter of that."""
+
+MOST_REMEMBERED = 4096
+"""Clients that had something compiled. Beyond so many, those are forgotten that may have as much compiled as at first,
+8 seconds after their last expression."""
 
 
 class _Allowance:
@@ -51,6 +56,10 @@ class _Allowance:
         """Take so many, which there are."""
         self._left -= number
 
+    def is_full(self, now: float) -> bool:
+        """Return whether the most may be taken, as at first."""
+        return self.has(self._at_once, now)
+
 
 class Compiling:
     """What clients may still have compiled."""
@@ -58,10 +67,10 @@ class Compiling:
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
         self._together: _Allowance | None = None
-        self._of_connection: dict[Connection, _Allowance] = {}
+        self._of_client: dict[Connection | str, _Allowance] = {}
 
     def compile(self, text: str | None, connection: Connection | None = None) -> SqlExpression:
-        """Return the expression, compiled for the connection, or for a heartbeat.
+        """Return the expression, compiled for the connection's client.
 
         Raises:
             SqlError: It is none, or too large.
@@ -94,7 +103,21 @@ class Compiling:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the connection."""
-        self._of_connection.pop(connection, None)
+        self._of_client.pop(connection, None)
+
+    def _allowance_of(self, connection: Connection, now: float) -> _Allowance:
+        """Return what the client may still have compiled: its address, or at the broker's own its connection."""
+        client = connection.counted_as or connection
+        found = self._of_client.get(client)
+        if found is None:
+            if len(self._of_client) >= MOST_REMEMBERED:
+                self._of_client = {
+                    known: allowance
+                    for known, allowance in self._of_client.items()
+                    if not allowance.is_full(now)
+                }
+            found = self._of_client[client] = _Allowance(AT_ONCE, A_SECOND, now)
+        return found
 
     def _take(self, number: int, connection: Connection | None) -> None:
         now = self._time()
@@ -102,8 +125,7 @@ class Compiling:
             self._together = _Allowance(AT_ONCE_TOGETHER, A_SECOND_TOGETHER, now)
         mine = self._together
         if connection is not None:
-            mine = self._of_connection.get(connection) or _Allowance(AT_ONCE, A_SECOND, now)
-            self._of_connection[connection] = mine
+            mine = self._allowance_of(connection, now)
         if not (mine.has(number, now) and self._together.has(number, now)):
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,

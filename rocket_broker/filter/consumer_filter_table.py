@@ -16,11 +16,12 @@ from rocket_broker.filter.bloom import BloomFilterData, bits_of
 from rocket_broker.filter.sql import MAX_LENGTH, SqlError, SqlExpression, compile_sql
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.shares import Shares, owner_group
 from rocket_broker.subscription import is_tag_type
 from rocket_broker.table_file import TableFile
-from rocket_remoting.address import log_peer
 from rocket_remoting.bodies import Body, SubscriptionData, decode_body, encode_body
 from rocket_remoting.clock import Clock
+from rocket_remoting.connection import Connection
 from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
 
 __all__ = ["ConsumerFilter", "ConsumerFilterTable", "RetryFilter"]
@@ -33,7 +34,12 @@ MOST_COMPILED = 4 * MAX_LENGTH
 MAX_FILTERS = 65_536
 MAX_CHARACTERS = 1024 * 1024
 """Of all expressions, each counted once: compiled, they take some 80 MB. The filters that were dead for longest make
-room for new ones; those of living groups do not."""
+room for new ones; those of living groups do not. One group, and one address, has a quarter at most, of which each
+filter takes its characters, or `SMALLEST` if it is shorter."""
+SMALLEST = MAX_CHARACTERS // MAX_FILTERS
+"""So a quarter of the characters is a quarter of the filters as well."""
+
+_Compile = Callable[[str, Connection | None], SqlExpression]
 
 
 class ConsumerFilter(Body):
@@ -75,7 +81,10 @@ class ConsumerFilterTable:
     """The filters of all groups."""
 
     def __init__(
-        self, settings: BrokerSettings, clock: Clock, compiling: Callable[[str], SqlExpression] = compile_sql
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        compiling: _Compile = lambda text, connection: compile_sql(text),
     ) -> None:
         self._settings = settings
         self._compile = compiling
@@ -85,6 +94,8 @@ class ConsumerFilterTable:
         self._compiled: dict[tuple[str, str], SqlExpression] = {}
         self._users: Counter[str] = Counter()
         self._characters = 0
+        self._shares = Shares("characters of filters", lambda: MAX_CHARACTERS)
+        self._owners: dict[tuple[str, str], tuple[str, ...]] = {}
         self._dirty = False
 
     def load(self) -> None:
@@ -97,14 +108,16 @@ class ConsumerFilterTable:
         for topic, of_topic in (stored or _Stored()).filter_data_by_topic.items():
             for group, known in of_topic.group_filter_data.items():
                 try:
-                    self._keep(group, topic, known, compile_sql(known.expression))
+                    self._keep(group, topic, known, compile_sql(known.expression), ())
                 except SqlError as e:
                     _log.warning("filter of group %s on %s not taken: %s", group, topic, e)
         for group in self._groups:
             self.unregister(group)
 
-    def register(self, group: str, subscriptions: Iterable[SubscriptionData], address: str = "") -> None:
-        """Take what a member of the group told in its heartbeat, from an address that the log tells."""
+    def register(
+        self, group: str, subscriptions: Iterable[SubscriptionData], member: Connection | None = None
+    ) -> None:
+        """Take what a member of the group told in its heartbeat."""
         filtered = {data.topic: data for data in subscriptions if not is_tag_type(data.expression_type)}
         known = self._groups.get(group, {})
         if not filtered and not known:
@@ -112,7 +125,7 @@ class ConsumerFilterTable:
         budget = MOST_COMPILED
         for topic, data in filtered.items():
             if budget > 0:
-                budget -= self._register(group, topic, data, log_peer(address))
+                budget -= self._register(group, topic, data, member)
         for topic in known.keys() - filtered.keys():
             self._mark_dead(known[topic])
 
@@ -143,8 +156,9 @@ class ConsumerFilterTable:
                 self._dirty = True
                 _log.error("consumer filters could not be written, trying again: %s", e)
 
-    def _register(self, group: str, topic: str, data: SubscriptionData, peer: dict[str, str]) -> int:
+    def _register(self, group: str, topic: str, data: SubscriptionData, member: Connection | None) -> int:
         """Take one subscription; return how many characters had to be compiled."""
+        peer = member.log_peer if member is not None else {}
         known = self._groups.get(group, {}).get(topic)
         text = data.sub_string or ""
         if known is not None:
@@ -157,7 +171,7 @@ class ConsumerFilterTable:
                     self._dirty = True
                 return 0
         try:
-            compiled = self._compile(text)
+            compiled = self._compile(text, member)
         except Refusal:
             return MOST_COMPILED  # with the next heartbeat
         except SqlError as e:
@@ -165,7 +179,8 @@ class ConsumerFilterTable:
                 self._drop(group, topic)  # pulls are told so, and what is wrong
             _log.warning("group %s filters %s by what is no expression: %s", group, topic, e, extra=peer)
             return len(text)
-        if not self._make_room(text):
+        owners = (owner_group(group), member.counted_as) if member is not None else ()
+        if not self._make_room(text, owners):
             _log.warning(
                 "group %s filters %s by %d characters for which there is no room", group, topic, len(text),
                 extra=peer,
@@ -181,32 +196,44 @@ class ConsumerFilterTable:
             bloom_filter_data=bits_of(group, topic),
             client_version=data.sub_version,
         )
-        self._keep(group, topic, new, compiled)
+        self._keep(group, topic, new, compiled, owners)
         return len(text)
 
-    def _make_room(self, text: str) -> bool:
-        """Drop dead filters, the longest dead first, until there is room for one more; return whether there is."""
-        if self._has_room(text):
+    def _make_room(self, text: str, owners: tuple[str, ...]) -> bool:
+        """Drop dead filters, the longest dead first, until there is room for one more; return whether there is.
+
+        Where an owner has its share, only its own dead filters go.
+        """
+        if self._has_room(text, owners):
             return True
+        full = {owner for owner in owners if self._shares.room(owner) < _size(text)}
         dead = [
             (known.dead_time, group, topic)
             for group, topics in self._groups.items()
             for topic, known in topics.items()
-            if known.is_dead
+            if known.is_dead and (not full or not full.isdisjoint(self._owners.get((group, topic), ())))
         ]
         for _, group, topic in sorted(dead):
             self._drop(group, topic)
-            if self._has_room(text):
+            if self._has_room(text, owners):
                 return True
         return False
 
-    def _has_room(self, text: str) -> bool:
+    def _has_room(self, text: str, owners: tuple[str, ...]) -> bool:
         more = 0 if text in self._users else len(text)
-        return len(self._compiled) < MAX_FILTERS and self._characters + more <= MAX_CHARACTERS
+        return (
+            len(self._compiled) < MAX_FILTERS
+            and self._characters + more <= MAX_CHARACTERS
+            and all(self._shares.room(owner) >= _size(text) for owner in owners)
+        )
 
-    def _keep(self, group: str, topic: str, new: ConsumerFilter, compiled: SqlExpression) -> None:
+    def _keep(
+        self, group: str, topic: str, new: ConsumerFilter, compiled: SqlExpression, owners: tuple[str, ...]
+    ) -> None:
         if (group, topic) in self._compiled:
             self._drop(group, topic)
+        self._shares.count(_size(compiled.text), *owners)
+        self._owners[group, topic] = owners
         self._groups.setdefault(group, {})[topic] = new
         self._compiled[group, topic] = compiled
         self._users[compiled.text] += 1
@@ -219,6 +246,7 @@ class ConsumerFilterTable:
         if not self._groups[group]:
             del self._groups[group]
         text = self._compiled.pop((group, topic)).text
+        self._shares.count(-_size(text), *self._owners.pop((group, topic)))
         self._users[text] -= 1
         if not self._users[text]:
             del self._users[text]
@@ -246,6 +274,11 @@ class ConsumerFilterTable:
                 of_topic = stored.filter_data_by_topic.setdefault(topic, _OfTopic(topic=topic))
                 of_topic.group_filter_data[group] = known
         return stored
+
+
+def _size(text: str) -> int:
+    """Return how much of its owners' shares a filter takes."""
+    return max(len(text), SMALLEST)
 
 
 class RetryFilter:

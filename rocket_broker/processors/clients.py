@@ -31,7 +31,7 @@ from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
-from rocket_remoting.topics import retry_topic
+from rocket_remoting.topics import is_system_group, retry_topic
 
 __all__ = ["ClientsProcessor"]
 
@@ -70,7 +70,7 @@ class ClientsProcessor:
     ) -> Steps:
         self._limits.admit(connection, data)
         texts = [known.sub_string for known in _subscriptions(data) if _is_new_expression(known)]
-        compiled = yield from self._compiling.prepare(texts)
+        compiled = yield from self._compiling.prepare(texts, connection)
         answer = self._register(connection, command, data)
         del compiled  # the filters that were taken keep their expressions
         return answer
@@ -80,7 +80,7 @@ class ClientsProcessor:
     ) -> RemotingCommand:
         try:
             self._limits.admit(connection, data)
-            self._create_what_is_missing(data.consumer_data_set)
+            self._create_what_is_missing(connection, data.consumer_data_set)
         except (Refusal, OSError):  # the client lives: it keeps the groups that it told before
             self._consumers.note_alive(connection)
             self._producers.note_alive(connection)
@@ -91,6 +91,7 @@ class ClientsProcessor:
             notify = config is None or config.notify_consumer_ids_changed_enable
             client = self._client(connection, command, data.client_id)
             try:
+                self._topics.system.check_group(consumer.group_name)
                 self._consumers.register(client, consumer, notify=notify)
             except Refusal as refusal:  # the client's other groups are none the worse for it
                 problems.append(refusal.remark)
@@ -142,9 +143,14 @@ class ClientsProcessor:
         del compiled
         return RemotingCommand.response(command)
 
-    def _create_what_is_missing(self, consumers: list[ConsumerData]) -> None:
-        """Create the groups and their retry topics: all in one change of each table."""
-        self._groups.create_missing(consumer.group_name for consumer in consumers)
+    def _create_what_is_missing(self, connection: Connection, consumers: list[ConsumerData]) -> None:
+        """Create the groups and their retry topics: all in one change of each table.
+
+        A group that there is no room for stays unknown, and its pulls are told why.
+        """
+        new = [consumer.group_name for consumer in consumers if consumer.group_name not in self._groups]
+        owner = connection.counted_as
+        self._groups.create_missing((name for name in new if not is_system_group(name)), owner)
         retry_topics = []
         for consumer in consumers:
             topic, config = retry_topic(consumer.group_name), self._groups.get(consumer.group_name)
@@ -159,7 +165,7 @@ class ClientsProcessor:
                         topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
                     )
                 )
-        self._topics.create_missing(retry_topics)
+        self._topics.create_missing(retry_topics, owner)
 
     @staticmethod
     def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:

@@ -14,7 +14,7 @@ from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.headers import SendMessageRequestHeader
 from rocket_remoting.sys_flag import TOPIC_UNIT, TOPIC_UNIT_SUB
-from rocket_remoting.topics import RETRY_PREFIX, TOPICS_CLOSED_TO_CLIENTS, dlq_topic
+from rocket_remoting.topics import RETRY_PREFIX, dlq_topic
 
 __all__ = ["Destinations", "is_exhausted"]
 
@@ -50,9 +50,8 @@ class Destinations:
         if not_before and self._clock.now_ms() < not_before:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {not_before}")
         topic = header.topic
+        self._topics.system.check_send(topic)
         config = self._topics.get(topic) or self._create_topic(connection, header)
-        if topic in TOPICS_CLOSED_TO_CLIENTS:
-            raise Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
         if not config.perm & WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
         if config.order and not settings.broker_permission & WRITE:
@@ -80,23 +79,24 @@ class Destinations:
             )
         return queue_id
 
-    def group(self, name: str) -> SubscriptionGroupConfig:
+    def group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
         """Return the configuration of a group whose message failed, the group created if it may be.
 
         Raises:
-            Refusal: There is no such group.
+            Refusal: There is no such group, or it is the broker's own.
         """
-        config = self._groups.find(name)
+        self._topics.system.check_group(name)
+        config = self._groups.find(name, connection.counted_as)
         if config is None:
             raise Refusal(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {name} {SEE_FAQ}"
             )
         return config
 
-    def dead_letters(self, group: str) -> tuple[str, int]:
+    def dead_letters(self, connection: Connection, group: str) -> tuple[str, int]:
         """Return topic and queue of the group's dead letters, the topic created if need be."""
         topic = dlq_topic(group)
-        self._topics.create_by_send_back(topic, DLQ_QUEUES, READ | WRITE)
+        self._topics.create_by_send_back(topic, DLQ_QUEUES, READ | WRITE, owner=connection.counted_as)
         return topic, random.randrange(DLQ_QUEUES)
 
     def _create_topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
@@ -104,11 +104,17 @@ class Destinations:
         check_topic_name(topic)
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = (TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT) if header.unit_mode else 0
+        owner = connection.counted_as
         config = self._topics.create_by_send(
-            topic, header.default_topic, header.default_topic_queue_nums, sys_flag, connection.remote_address
+            topic,
+            header.default_topic,
+            header.default_topic_queue_nums,
+            sys_flag,
+            connection.remote_address,
+            owner=owner,
         )
         if config is None and is_retry:
-            config = self._topics.create_by_send_back(topic, 1, READ | WRITE, sys_flag)
+            config = self._topics.create_by_send_back(topic, 1, READ | WRITE, sys_flag, owner=owner)
         if config is None:
             raise Refusal(
                 ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{SEE_FAQ}"

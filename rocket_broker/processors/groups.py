@@ -6,7 +6,6 @@ from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.loop_time import loop_time
-from rocket_broker.processors.offsets import too_many_offsets
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal, check_config_size, check_group_name
 from rocket_broker.settings import MAX_QUEUES
@@ -76,21 +75,22 @@ class GroupsProcessor:
     def update(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200)."""
         config = decode_body(command.body, SubscriptionGroupConfig)
-        _check(config)
-        self._groups.update(config)
+        self._check(config)
+        self._groups.update(config, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
     def update_all(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): several groups, all or none."""
         configs = decode_body(command.body, SubscriptionGroupList).group_config_list
         for config in configs:
-            _check(config)
-        self._groups.update(*configs)
+            self._check(config)
+        self._groups.update(*configs, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
     def delete(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """DELETE_SUBSCRIPTIONGROUP (207); its offsets go too when that is asked for."""
         header = command.header(DeleteSubscriptionGroupRequestHeader)
+        self._topics.system.check_group_change(header.group_name)
         self._groups.delete(header.group_name)
         if header.remove_offset or header.clean_offset:
             self._offsets.remove_group(header.group_name)
@@ -178,12 +178,29 @@ class GroupsProcessor:
         """CLONE_GROUP_OFFSET (314): give one group the offsets of another."""
         header = command.header(CloneGroupOffsetRequestHeader)
         check_group_name(header.dest_group)
+        self._topics.system.check_offsets(header.dest_group, header.topic or "")
         topics = {header.topic} if header.topic else self._offsets.topics_of(header.src_group)
         for topic in topics:
             consumed = header.offline or self._is_consumed(header.src_group, topic)
-            if consumed and not self._offsets.clone(header.src_group, header.dest_group, topic):
-                raise too_many_offsets()
+            consumed = consumed and not self._topics.system.is_internal(topic)
+            if consumed:
+                self._offsets.clone(header.src_group, header.dest_group, topic, connection)
         return RemotingCommand.response(command)
+
+    def _check(self, config: SubscriptionGroupConfig) -> None:
+        """Return if clients may configure the group so.
+
+        Raises:
+            Refusal: Its name or its number of retry queues is not possible, or the group is the broker's own.
+        """
+        check_group_name(config.group_name)
+        self._topics.system.check_group_change(config.group_name)
+        check_config_size(config.group_name, config)
+        if config.retry_queue_nums > MAX_QUEUES:
+            raise Refusal(
+                ResponseCode.INVALID_PARAMETER,
+                f"a group has at most {MAX_QUEUES} retry queues, not {config.retry_queue_nums}",
+            )
 
     def _is_consumed(self, group: str, topic: str, only_ordered: bool = False) -> bool:
         """Whether the topic exists and the group, if it is alive, still subscribes to it."""
@@ -228,18 +245,3 @@ def _connections(members: Iterable[ClientChannel]) -> list[ConnectionBody]:
         )
         for member in members
     ]
-
-
-def _check(config: SubscriptionGroupConfig) -> None:
-    """Return when the group may be made so.
-
-    Raises:
-        Refusal: Its name or its number of retry queues is not possible.
-    """
-    check_group_name(config.group_name)
-    check_config_size(config.group_name, config)
-    if config.retry_queue_nums > MAX_QUEUES:
-        raise Refusal(
-            ResponseCode.INVALID_PARAMETER,
-            f"a group has at most {MAX_QUEUES} retry queues, not {config.retry_queue_nums}",
-        )

@@ -1,6 +1,6 @@
 """Requests 14, 15, 29 to 32 and 308: where a group is in a queue, and what a queue holds."""
 
-from rocket_broker.consumer_offset_table import MAX_OFFSETS, ConsumerOffsetTable
+from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.memory import is_far_behind
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
@@ -26,7 +26,7 @@ from rocket_remoting.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 
-__all__ = ["OffsetsProcessor", "too_many_offsets"]
+__all__ = ["OffsetsProcessor"]
 
 _MAX_LONG = 2**63 - 1
 
@@ -70,7 +70,8 @@ class OffsetsProcessor:
         """UPDATE_CONSUMER_OFFSET (15)."""
         header = command.header(UpdateConsumerOffsetRequestHeader)
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
-        if self._groups.find(group) is None:
+        self._topics.system.check_offsets(group, topic)
+        if (self._groups.get(group) or self._groups.find(group, connection.counted_as)) is None:
             raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         config = self._topics.get(topic)
         if config is None:
@@ -86,8 +87,7 @@ class OffsetsProcessor:
             )
         if self._offsets.pending_reset(group, topic, queue_id) is not None:
             return RemotingCommand.response(command, remark="Offset has been previously reset")
-        if not self._offsets.commit(group, topic, queue_id, header.commit_offset):
-            raise too_many_offsets()
+        self._offsets.commit(group, topic, queue_id, header.commit_offset, connection)
         return RemotingCommand.response(command)
 
     def search(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -143,11 +143,3 @@ class OffsetsProcessor:
         for entry in self._store.consume_queue_entries(topic, queue_id, 0, 1):
             return not is_far_behind(self._store, self._settings, entry[1])
         return True
-
-
-def too_many_offsets() -> Refusal:
-    """Return how an offset is refused for which there is no room."""
-    return Refusal(
-        ResponseCode.SYSTEM_ERROR,
-        f"this broker keeps {MAX_OFFSETS} offsets and no more: delete groups or topics that nobody uses",
-    )

@@ -120,13 +120,22 @@ class PullProcessor:
         result = self._reset(connection, header) or self._read(header, wanted)
         commits = header.sys_flag & PULL_COMMIT_OFFSET and result.status is not GetStatus.OFFSET_RESET
         if commits and header.commit_offset >= 0:
-            self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            self._commit(connection, header)
         code = _code(result.status, header)
         if code is ResponseCode.PULL_NOT_FOUND and header.sys_flag & PULL_SUSPEND:
             _drop_unused(header)
             self._hold(HeldPull(connection, command, header, wanted, self._resume))
             return None
         return self._answer(connection, command, header, result, code)
+
+    def _commit(self, connection: Connection, header: PullMessageRequestHeader) -> None:
+        """Commit the offset that came with a pull; one for which there is no room does not end the consumption."""
+        try:
+            self._offsets.commit(
+                header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection
+            )
+        except Refusal as refusal:
+            _log.debug("a pull of %s commits nothing: %s", connection.remote_address, refusal)
 
     def _resume(self, pull: HeldPull) -> None:
         """Answer a pull that was held, with whatever there is by now."""
@@ -167,8 +176,7 @@ class PullProcessor:
         milliseconds = pull.header.suspend_timeout_millis
         if not self._settings.long_polling_enable:
             milliseconds = self._settings.short_polling_time_mills
-        if not self._pulls.hold(pull, milliseconds / 1000):
-            raise Refusal(ResponseCode.SYSTEM_BUSY, "too many pulls wait at this broker")
+        self._pulls.hold(pull, milliseconds / 1000)
 
     def _wanted(self, connection: Connection, header: PullMessageRequestHeader) -> PullFilter:
         """Return what the consumer wants, after looking whether it may have any.
@@ -180,17 +188,24 @@ class PullProcessor:
             raise Refusal(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._host}] pulling message is forbidden"
             )
-        group = self._group(header.consumer_group)
+        self._check_names(header)
+        group = self._group(connection, header.consumer_group)
         self._check_queue(connection, header)
         brings_filter = header.sys_flag & PULL_SUBSCRIPTION
-        wanted = self._asked(connection, header) if brings_filter else self._known(group, header)
+        wanted = self._asked(connection, header) if brings_filter else self._known(connection, group, header)
         if self._settings.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
             group_name = header.topic.removeprefix(RETRY_PREFIX)
             return PullFilter(wanted.codes, RetryFilter(self._filters, group_name))
         return wanted
 
-    def _group(self, name: str) -> SubscriptionGroupConfig:
-        group = self._groups.find(name)
+    def _check_names(self, header: PullMessageRequestHeader) -> None:
+        if header.sys_flag & PULL_COMMIT_OFFSET:
+            self._topics.system.check_offsets(header.consumer_group, header.topic)
+        else:
+            self._topics.system.check_pull(header.consumer_group, header.topic)
+
+    def _group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
+        group = self._groups.get(name) or self._groups.find(name, connection.counted_as)
         if group is None:
             raise Refusal(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -229,7 +244,9 @@ class PullProcessor:
                 remark += f": {e}"
             raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
 
-    def _known(self, group: SubscriptionGroupConfig, header: PullMessageRequestHeader) -> PullFilter:
+    def _known(
+        self, connection: Connection, group: SubscriptionGroupConfig, header: PullMessageRequestHeader
+    ) -> PullFilter:
         """Return the filter that the group's heartbeats told."""
         members = self._consumers.get(header.consumer_group)
         if members is None:
@@ -250,16 +267,20 @@ class PullProcessor:
             raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
         if is_tag_type(subscription.data.expression_type):
             return subscription.filter
-        return PullFilter(None, self._known_expression(header, subscription))
+        return PullFilter(None, self._known_expression(connection, header, subscription))
 
-    def _known_expression(self, header: PullMessageRequestHeader, told: Subscription) -> SqlExpression:
+    def _known_expression(
+        self, connection: Connection, header: PullMessageRequestHeader, told: Subscription
+    ) -> SqlExpression:
         """Return the group's compiled expression."""
         found = self._filters.get(header.consumer_group, header.topic)
         if found is None:
             remark = "The broker's consumer filter data is not exist!Your expression may be wrong!"
             try:
-                self._compiling.compile(told.data.sub_string)
-                remark += " Or this broker has no room for more filters"
+                self._compiling.compile(told.data.sub_string, connection)
+                remark += (
+                    " Or there is no room for more filters, of this group, of this address or of all clients"
+                )
             except SqlError as e:
                 remark += f" {e}"
             raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)

@@ -12,9 +12,9 @@ from typing import Any
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.processors.offsets import too_many_offsets
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.shares import Shares
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
@@ -50,7 +50,7 @@ TO_THE_END = -1
 CPP = "CPP"
 """What the C++ client, and those that are built on it, say their language is."""
 MAX_CALLS = 256
-"""Under way, of all tools: each may carry a message."""
+"""Under way, of all tools: each may carry a message. One address has a quarter at most."""
 
 
 class RelayProcessor:
@@ -74,6 +74,7 @@ class RelayProcessor:
         self._offsets = offsets
         self._consumers = consumers
         self._calls: set[asyncio.Task[None]] = set()
+        self._shares = Shares("requests to consumers under way", lambda: MAX_CALLS)
 
     def reset_offset(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """INVOKE_BROKER_TO_RESET_OFFSET (222): tell a group's live members where to go on.
@@ -83,8 +84,9 @@ class RelayProcessor:
         and the time they tell beside it is 0.
         """
         header = command.header(ResetOffsetRequestHeader)
+        self._topics.system.check_offsets(header.group, header.topic)
         if self._settings.use_server_side_reset_offset or header.queue_id >= 0:
-            return self._reset_here(command, header)
+            return self._reset_here(connection, command, header)
         config = self._topics.get(header.topic)
         if config is None:
             raise Refusal(
@@ -126,19 +128,19 @@ class RelayProcessor:
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group}]"
             )
-        self._check_room()
-        self._start(self._answer_status(connection, command, header, members))
+        self._check_room(connection)
+        self._start(connection, self._answer_status(connection, command, header, members))
 
     def running_info(self, connection: Connection, command: RemotingCommand) -> None:
         """GET_CONSUMER_RUNNING_INFO (307)."""
         header = command.header(GetConsumerRunningInfoRequestHeader)
-        self._check_room()
+        self._check_room(connection)
         member = self._member(header.consumer_group, header.client_id)
-        self._start(self._answer_call(connection, command, member, header, command.body))
+        self._start(connection, self._answer_call(connection, command, member, header, command.body))
 
     def consume_directly(self, connection: Connection, command: RemotingCommand) -> None:
         """CONSUME_MESSAGE_DIRECTLY (309): let one consumer handle one stored message now."""
-        self._check_room()
+        self._check_room(connection)
         header = command.header(ConsumeMessageDirectlyResultRequestHeader)
         member = self._member(header.consumer_group, header.client_id or "")
         header.broker_name = self._broker_name
@@ -149,17 +151,18 @@ class RelayProcessor:
         record = self._store.message_at(offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
-        self._start(self._answer_call(connection, command, member, header, bytes(record)))
+        self._start(connection, self._answer_call(connection, command, member, header, bytes(record)))
 
-    def _reset_here(self, command: RemotingCommand, header: ResetOffsetRequestHeader) -> RemotingCommand:
+    def _reset_here(
+        self, connection: Connection, command: RemotingCommand, header: ResetOffsetRequestHeader
+    ) -> RemotingCommand:
         """Set the offsets; whoever pulls next is told where to go on (5.x), or all members are at once."""
         topic, group = header.topic, header.group
         waits = self._settings.use_server_side_reset_offset
         keep = self._offsets.reset if waits else self._offsets.commit
         targets = self._targets_here(header)
         for queue_id, offset in targets.items():
-            if not keep(group, topic, queue_id, offset):
-                raise too_many_offsets()
+            keep(group, topic, queue_id, offset, connection)
         _log.info("group %s: offsets in %s reset at the broker: %s", group, topic, targets)
         table = {
             MessageQueue(topic, self._broker_name, queue_id): offset for queue_id, offset in targets.items()
@@ -240,17 +243,21 @@ class RelayProcessor:
             )
         return member
 
-    def _check_room(self) -> None:
+    def _check_room(self, connection: Connection) -> None:
         if len(self._calls) >= MAX_CALLS:
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,
                 f"broker busy: consumers have {MAX_CALLS} requests of tools to answer",
             )
+        self._shares.check(1, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
 
-    def _start(self, call: Coroutine[Any, Any, None]) -> None:
+    def _start(self, connection: Connection, call: Coroutine[Any, Any, None]) -> None:
+        owner = connection.counted_as
+        self._shares.count(1, owner)
         task = asyncio.ensure_future(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
+        task.add_done_callback(lambda _: self._shares.count(-1, owner))
 
     async def _answer_status(
         self,

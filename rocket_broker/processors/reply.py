@@ -20,6 +20,7 @@ from rocket_broker.processors.send import put_refusal
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.shares import Shares
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.messages import PutStatus
 from rocket_remoting.clock import Clock
@@ -48,7 +49,7 @@ _log = logging.getLogger(__name__)
 PUSH_SECONDS = 10.0
 MAX_PUSHES = 4096
 MAX_PUSHED_BYTES = 64 * 1024 * 1024
-"""Of the bodies on their way: clients that do not answer must not fill the memory."""
+"""Of the bodies on their way: clients that do not answer must not fill the memory. One address has a quarter."""
 NOT_STORED = "0"
 """The message id of a reply that is not stored; clients cannot read an answer without one."""
 
@@ -76,6 +77,8 @@ class ReplyProcessor:
         self._born_host = born_host
         self._pushes: set[asyncio.Task[None]] = set()
         self._pushed_bytes = 0
+        self._shares = Shares("replies that wait for clients", lambda: MAX_PUSHES)
+        self._byte_shares = Shares("bytes of replies that wait for clients", lambda: MAX_PUSHED_BYTES)
 
     def reply(self, connection: Connection, command: RemotingCommand) -> None:
         """SEND_REPLY_MESSAGE (324) and SEND_REPLY_MESSAGE_V2 (325)."""
@@ -94,9 +97,18 @@ class ReplyProcessor:
                 ResponseCode.SYSTEM_BUSY,
                 f"{len(self._pushes)} replies of {self._pushed_bytes} bytes wait for clients that do not answer",
             )
+        self._shares.check(1, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
+        self._byte_shares.check(size, connection.counted_as, code=ResponseCode.SYSTEM_BUSY)
+        self._count(connection, 1, size)
         task = asyncio.ensure_future(self._carry(connection, command, header))
         self._pushes.add(task)
         task.add_done_callback(self._pushes.discard)
+        task.add_done_callback(lambda _: self._count(connection, -1, -size))
+
+    def _count(self, connection: Connection, number: int, size: int) -> None:
+        self._pushed_bytes += size
+        self._shares.count(number, connection.counted_as)
+        self._byte_shares.count(size, connection.counted_as)
 
     async def stop(self) -> None:
         """Give up the pushes under way."""
@@ -107,11 +119,7 @@ class ReplyProcessor:
     async def _carry(
         self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
     ) -> None:
-        self._pushed_bytes += len(command.body)
-        try:
-            problem = await self._push(connection, command, header)
-        finally:
-            self._pushed_bytes -= len(command.body)
+        problem = await self._push(connection, command, header)
         answer = SendMessageResponseHeader(
             msg_id=NOT_STORED,
             queue_id=header.queue_id,

@@ -96,12 +96,12 @@ class SendProcessor:
         sys_flag = _sys_flag(header, config)
         waits_in = None
         if sys_flag or not WAITING_PROPERTIES.isdisjoint(properties):
-            waits_in = self._waiting.topic(header, properties)
+            waits_in = self._waiting.topic(connection, header, properties)
             sys_flag = with_transaction_value(sys_flag, TRANSACTION_NOT)
         properties[PROPERTY_CLUSTER] = self._settings.broker_cluster_name
         topic, stored_queue_id = header.topic, queue_id
         if topic.startswith(RETRY_PREFIX):
-            topic, stored_queue_id = self._retried(command, header, queue_id, properties)
+            topic, stored_queue_id = self._retried(connection, command, header, queue_id, properties)
         if waits_in is not None and topic == header.topic:
             properties[PROPERTY_REAL_TOPIC] = topic
             properties[PROPERTY_REAL_QUEUE_ID] = str(queue_id)
@@ -119,7 +119,10 @@ class SendProcessor:
             keep_wait=waits_in is not None,
             may_delay=waits_in is None,
         )
-        ids = self._waiting.ids(waits_in, properties) if waits_in is not None else NO_IDS
+        ids = NO_IDS
+        if waits_in is not None:
+            self._waiting.stored(connection, topic, properties, result)
+            ids = self._waiting.ids(waits_in, properties)
         return self._answer(connection, command, self._stored(result), queue_id, ids)
 
     def send_batch(self, connection: Connection, command: RemotingCommand) -> Steps:
@@ -144,6 +147,7 @@ class SendProcessor:
 
     def _retried(
         self,
+        connection: Connection,
         command: RemotingCommand,
         header: SendMessageRequestHeader,
         queue_id: int,
@@ -151,11 +155,11 @@ class SendProcessor:
     ) -> tuple[str, int]:
         """Return topic and queue of a message that a client gives back itself: its own, or the dead letters'."""
         group = header.topic.removeprefix(RETRY_PREFIX)
-        config = self._destinations.group(group)
+        config = self._destinations.group(connection, group)
         if not is_exhausted(command, header.reconsume_times or 0, header.max_reconsume_times, config):
             return header.topic, queue_id
         properties[PROPERTY_DELAY_TIME_LEVEL] = "0"
-        return self._destinations.dead_letters(group)
+        return self._destinations.dead_letters(connection, group)
 
     def read_batch(self, body: bytes | memoryview) -> Generator[None, None, list[BatchPart]]:
         """Read a batch in steps; return its parts.

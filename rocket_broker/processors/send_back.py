@@ -57,42 +57,47 @@ class SendBackProcessor:
     def send_back(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """CONSUMER_SEND_MSG_BACK (36)."""
         header = command.header(ConsumerSendMsgBackRequestHeader)
-        group = self._group(header.group)
+        group = self._group(connection, header.group)
         if group.retry_queue_nums <= 0:
             return RemotingCommand.response(command)
         topic = retry_topic(header.group)
-        self._check_retry_topic(topic, group, header.unit_mode)
-        message = self._message(header.offset)
+        self._check_retry_topic(connection, topic, group, header.unit_mode)
+        message = self._message(header.group, header.offset)
         queue_id = random.randrange(group.retry_queue_nums)
         exhausted = is_exhausted(command, message.reconsume_times, header.max_reconsume_times, group)
         if exhausted or header.delay_level < 0:
-            topic, queue_id = self._destinations.dead_letters(header.group)
+            topic, queue_id = self._destinations.dead_letters(connection, header.group)
             level = 0
         else:
             level = header.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
         self._store_again(message, topic, queue_id, level)
         return RemotingCommand.response(command)
 
-    def _group(self, name: str) -> SubscriptionGroupConfig:
-        group = self._destinations.group(name)
+    def _group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
+        group = self._destinations.group(connection, name)
         if not self._settings.broker_permission & WRITE:
             host = self._writer.store_host[0]
             raise Refusal(ResponseCode.NO_PERMISSION, f"the broker[{host}] sending message is forbidden")
         return group
 
-    def _check_retry_topic(self, topic: str, group: SubscriptionGroupConfig, unit_mode: bool) -> None:
+    def _check_retry_topic(
+        self, connection: Connection, topic: str, group: SubscriptionGroupConfig, unit_mode: bool
+    ) -> None:
+        flag = TOPIC_UNIT_SUB if unit_mode else 0
         config = self._topics.create_by_send_back(
-            topic, group.retry_queue_nums, READ | WRITE, TOPIC_UNIT_SUB if unit_mode else 0
+            topic, group.retry_queue_nums, READ | WRITE, flag, owner=connection.counted_as
         )
         if not config.perm & WRITE:
             raise Refusal(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
 
-    def _message(self, commit_log_offset: int) -> MessageExt:
-        """Return the message whose record begins there; its body stays as it was stored."""
+    def _message(self, group: str, commit_log_offset: int) -> MessageExt:
+        """Return the message whose record begins there, which the group may pull; its body stays as it was stored."""
         record = self._store.message_at(commit_log_offset)
         if record is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {commit_log_offset}")
-        return decode_record(record, decompress=False)
+        message = decode_record(record, decompress=False)
+        self._topics.system.check_pull(group, message.topic)
+        return message
 
     def _store_again(self, message: MessageExt, topic: str, queue_id: int, level: int) -> None:
         properties = message.properties

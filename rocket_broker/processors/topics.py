@@ -80,7 +80,7 @@ class TopicsProcessor:
             attributes=_attributes(header.attributes, known.attributes if known is not None else {}),
         )
         self._check(config)
-        self._topics.update(config)
+        self._topics.update(config, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
     def update_all(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
@@ -89,7 +89,7 @@ class TopicsProcessor:
         configs = [self._changed(config) for config in told]
         for config in configs:
             self._check(config)
-        self._topics.update(*configs)
+        self._topics.update(*configs, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
     def _changed(self, told: TopicConfig) -> TopicConfig:
@@ -217,8 +217,7 @@ class TopicsProcessor:
             Refusal: Its name is illegal, or it is the broker's own.
         """
         check_topic_name(topic)
-        if self._topics.is_system(topic):
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
+        self._topics.system.check_topic_change(topic)
 
 
 def _filter_type(name: str) -> TopicFilterType:

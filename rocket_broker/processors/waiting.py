@@ -12,11 +12,14 @@ from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.schedule.timer_request import TIMED_BYTES, asked_moment, is_delayed
 from rocket_broker.schedule.timer_service import TimerService
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.shares import owner_group
+from rocket_broker.store.messages import PutResult, PutStatus
 from rocket_broker.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.batch import BatchEntry
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
+from rocket_remoting.connection import Connection
 from rocket_remoting.headers import SendMessageRequestHeader
 from rocket_remoting.properties import (
     PROPERTY_PRODUCER_GROUP,
@@ -80,14 +83,17 @@ class WaitingMessages:
         self._halves = halves
         self._timers = timers
 
-    def topic(self, header: SendMessageRequestHeader, properties: dict[str, str]) -> str | None:
+    def topic(
+        self, connection: Connection, header: SendMessageRequestHeader, properties: dict[str, str]
+    ) -> str | None:
         """Return the topic that the message waits in, None if it does not wait; its properties say how long.
 
         Raises:
-            Refusal: It asks for what it can't have.
+            Refusal: It asks for what it can't have, or too many half messages wait for their end.
         """
         if self._is_half(header, properties):
-            properties.setdefault(PROPERTY_PRODUCER_GROUP, header.producer_group)
+            group = properties.setdefault(PROPERTY_PRODUCER_GROUP, header.producer_group)
+            self._halves.pending.check_room(owner_group(group), connection.counted_as)
             self._halves.make_topics()
             return TRANS_HALF_TOPIC
         moment = asked_moment(properties, self._clock.now_ms(), self._settings)
@@ -97,6 +103,14 @@ class WaitingMessages:
         properties[PROPERTY_TIMER_OUT_MS] = str(moment)
         self._topics.create_by_send_back(TIMER_TOPIC, 1, READ | WRITE)
         return TIMER_TOPIC
+
+    def stored(
+        self, connection: Connection, topic: str, properties: Mapping[str, str], result: PutResult
+    ) -> None:
+        """Count a half message until it ends."""
+        if topic == TRANS_HALF_TOPIC and result.status is PutStatus.OK:
+            group = owner_group(properties[PROPERTY_PRODUCER_GROUP])
+            self._halves.pending.begin(result.queue_offset, group, connection.counted_as)
 
     def refuse_timed(self, entries: Iterable[BatchEntry]) -> None:
         """Return if none of a batch's messages asks for a time of its own.

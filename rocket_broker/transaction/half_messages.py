@@ -88,6 +88,7 @@ class HalfMessages:
                 offset += 1
             await asyncio.sleep(0)
         self._finish_last()
+        self.pending.count_loaded(self.end)
 
     @property
     def end(self) -> int:
@@ -177,7 +178,10 @@ class HalfMessages:
 
     def resume(self, message: MessageExt) -> PutStatus:
         """Store a message that was put aside as a half message again."""
-        return self._put(message, TRANS_HALF_TOPIC, HALF_QUEUE, message.properties).status
+        result = self._put(message, TRANS_HALF_TOPIC, HALF_QUEUE, message.properties)
+        if result.status is PutStatus.OK:
+            self.pending.begin(result.queue_offset)
+        return result.status
 
     async def commit_progress(self) -> None:
         """Note how far both queues are done with, for the next start and for Apache's brokers.

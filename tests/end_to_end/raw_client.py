@@ -38,6 +38,7 @@ from rocket_remoting.limits import Limits
 from rocket_remoting.properties import encode_properties_text
 from rocket_remoting.record import decode_records
 from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.topics import TOOLS_CONSUMER_GROUP
 from rocket_remoting.transport import Transport
 from streamkit.testing.virtual_time import VirtualTime
 
@@ -142,8 +143,10 @@ class RawClient:
     async def messages(
         self, topic: str = "orders", queue_id: int = 0, *, offset: int = 0
     ) -> list[MessageExt]:
-        """Return what the queue holds."""
-        pulled = await self.pull(topic, offset, queue_id=queue_id, max_msg_nums=4096)
+        """Return what the queue holds, pulled as mqadmin does."""
+        pulled = await self.pull(
+            topic, offset, queue_id=queue_id, max_msg_nums=4096, consumer_group=TOOLS_CONSUMER_GROUP
+        )
         return pulled.messages
 
     async def heartbeat(

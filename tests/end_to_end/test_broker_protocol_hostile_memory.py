@@ -235,23 +235,22 @@ def test_groups_that_appear_are_bounded() -> None:
 
 def test_offsets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of groups that are made up; those that are there move on, and a deleted topic makes room."""
-    monkeypatch.setattr(consumer_offset_table, "MAX_OFFSETS", 3)
+    monkeypatch.setattr(consumer_offset_table, "MAX_OFFSETS", 8)
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.create_topic("orders", 2)
         await client.create_topic("other")
-        codes = [
-            (await client.commit(1, topic="other")).code,
-            (await client.commit(1)).code,
-            (await client.commit(1, queue_id=1)).code,
-            (await client.commit(1, group="h")).code,
-            (await client.commit(2)).code,
-        ]
-        assert codes == [0, 0, 0, ERROR, 0]
-        copy = CloneGroupOffsetRequestHeader(src_group="g", dest_group="h", topic="orders", offline=True)
+        await client.commit(1, topic="other", group="f")
+        groups = ("g", "h", "i")
+        full = [await client.commit(1, group=group, queue_id=queue) for group in groups for queue in (0, 1)]
+        full += [await client.commit(1, topic="other", group="j")]
+        assert {answer.code for answer in full} == {0}
+        codes = [(await client.commit(1, group="k")).code, (await client.commit(2)).code]
+        assert codes == [ERROR, 0]
+        copy = CloneGroupOffsetRequestHeader(src_group="g", dest_group="k", topic="orders", offline=True)
         assert (await client.ask(Code.CLONE_GROUP_OFFSET, copy)).code == ERROR
         await client.ask_ok(Code.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic="other"))
-        assert (await client.commit(1, group="h")).code == ResponseCode.SUCCESS
+        assert (await client.commit(1, group="k")).code == ResponseCode.SUCCESS
 
     with_broker(scene)
 
@@ -274,7 +273,7 @@ def test_no_offset_is_reset_in_a_queue_that_is_none() -> None:
 
 def test_locks_are_kept_of_queues_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """And of no more than fit: the others are to be asked for again."""
-    monkeypatch.setattr(queue_locks, "MAX_LOCKS", 3)
+    monkeypatch.setattr(queue_locks, "MAX_LOCKS", 8)
 
     async def lock(client: RawClient, group: str, *queues: MessageQueue) -> set[MessageQueue]:
         wish = LockBatchRequestBody(consumer_group=group, client_id="c", mq_set=set(queues))
@@ -290,9 +289,12 @@ def test_locks_are_kept_of_queues_that_exist(monkeypatch: pytest.MonkeyPatch) ->
             MessageQueue("unknown", "broker-a", 0),
         ]
         assert await lock(client, "g", *both, *strange) == set(both)
-        assert len(await lock(client, "h", *both)) == 1
+        assert await lock(client, "h", *both) == set(both)
+        assert await lock(client, "i", *both) == set(both)
+        assert len(await lock(client, "j", both[0])) == 1
+        assert len(await lock(client, "k", *both)) == 1
         assert await lock(client, "g", *both) == set(both)
-        assert len(embedded.broker.locks) == 3
+        assert len(embedded.broker.locks) == 8
 
     with_broker(scene)
 
@@ -344,7 +346,7 @@ def test_filters_that_pulls_bring_count_by_their_length(monkeypatch: pytest.Monk
 
 def test_filters_of_groups_are_bounded_and_the_dead_ones_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who finds no room is told so when it pulls; the same text is counted once."""
-    monkeypatch.setattr(consumer_filter_table, "MAX_CHARACTERS", 40)
+    monkeypatch.setattr(consumer_filter_table, "MAX_CHARACTERS", 80)
     text = "a = '{}' AND b = 'xx'"
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
@@ -360,6 +362,8 @@ def test_filters_of_groups_are_bounded_and_the_dead_ones_go_first(monkeypatch: p
         await tell(client, "second", "y")
         await tell(client, "third", "y")
         assert filters.get("third", "orders") is not None
+        await tell(client, "fifth", "v")
+        await tell(client, "sixth", "w")
         await tell(client, "fourth", "z")
         assert filters.get("fourth", "orders") is None
         pulled = await client.ask(

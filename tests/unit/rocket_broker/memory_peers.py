@@ -23,19 +23,19 @@ class Peers:
         self._transport = MemoryTransport()
         self._accepted: list[Connection] = []
 
-    async def connect(self, name: str) -> tuple[Connection, Connection]:
-        """Return a new connection's two ends: the broker's, and the client's, known as ``name``."""
+    async def connect(self, name: str, host: str = "127.0.0.1") -> tuple[Connection, Connection]:
+        """Return a new connection's two ends: the broker's, and the client's, known as ``name``, at the address."""
         if not self._accepted:
             self.server = await self._transport.serve(
-                "broker",
+                "127.0.0.1",
                 1,
                 lambda c, r: None,
                 on_connect=self._accepted.append,
                 on_close=self._on_close,
                 limits=NEVER_IDLE,
             )
-        client = await self._transport.connect(
-            "broker:1", handler=lambda c, r: self._note(name, r), limits=NEVER_IDLE
+        client = await self._transport.at(host).connect(
+            "127.0.0.1:1", handler=lambda c, r: self._note(name, r), limits=NEVER_IDLE
         )
         return self._accepted[-1], client
 

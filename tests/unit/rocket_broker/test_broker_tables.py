@@ -201,10 +201,9 @@ def test_a_group_is_created_when_it_appears(tmp_path: Path) -> None:
 
 
 def test_no_group_is_created_when_that_is_switched_off(tmp_path: Path) -> None:
-    """Unless it is the broker's own."""
+    """Those that every broker has are there."""
     groups = SubscriptionGroupTable(settings(tmp_path, autoCreateSubscriptionGroup="false"), FixedClock())
     assert groups.find("billing") is None
-    assert groups.find("CID_RMQ_SYS_x") is not None
     assert groups.find("TOOLS_CONSUMER") is not None
 
 

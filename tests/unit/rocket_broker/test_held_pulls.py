@@ -9,6 +9,7 @@ import pytest
 from rocket_broker import held_pulls
 from rocket_broker.held_pulls import PULL_SIZE, HeldPull, HeldPulls
 from rocket_broker.pull_filter import PullFilter
+from rocket_broker.refusal import Refusal
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
@@ -57,6 +58,7 @@ class Stage:
         self.ends = ends
         self.pulls = HeldPulls(ends)
         self.resumed: list[tuple[float, int]] = []
+        self.refusals: list[str] = []
         self.connection = connection
 
     def hold(
@@ -67,15 +69,22 @@ class Stage:
         codes: frozenset[int] | None = None,
         properties: Asked | None = None,
         resume: Callable[[HeldPull], None] | None = None,
+        connection: Connection | None = None,
     ) -> bool:
-        """Hold a pull of queue 0 of ``t``."""
+        """Hold a pull of queue 0 of ``t``; return whether there was room for it."""
         header = PullMessageRequestHeader(
             consumer_group="g", topic="t", queue_id=0, queue_offset=offset, max_msg_nums=32, sys_flag=2,
             commit_offset=0, suspend_timeout_millis=15_000, sub_version=0,
         )  # fmt: skip
         command = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
-        pull = HeldPull(self.connection, command, header, PullFilter(codes, properties), resume or self._note)
-        return self.pulls.hold(pull, seconds)
+        wanted = PullFilter(codes, properties)
+        pull = HeldPull(connection or self.connection, command, header, wanted, resume or self._note)
+        try:
+            self.pulls.hold(pull, seconds)
+        except Refusal as refusal:
+            self.refusals.append(refusal.remark)
+            return False
+        return True
 
     def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:
         """Let the store tell of a message."""
@@ -299,6 +308,55 @@ def test_what_a_connection_may_have_compared_is_bounded_and_given_back() -> None
         stage.pulls.stop()
         assert len(stage.pulls) == 0
         assert stage.hold(properties=Asked(cost=held_pulls.MAX_COST))
+        stage.pulls.stop()
+
+    on_stage(scene)
+
+
+def test_a_message_costs_so_many_comparisons_however_many_connections_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Filters that are equal cost once, and a pull that ends makes room."""
+    monkeypatch.setattr(held_pulls, "MAX_COST_OF_QUEUE", 100)
+
+    async def scene(stage: Stage) -> None:
+        peers = Peers()
+        ends = [(await peers.connect(f"c{number}"))[0] for number in range(4)]
+        dear = Asked(cost=50)
+        assert all(stage.hold(properties=dear, connection=end) for end in ends)
+        assert stage.hold(properties=Asked(cost=50), seconds=1)
+        assert not stage.hold(properties=Asked(cost=1), connection=ends[0])
+        assert "t queue 0 take 100 of 100 comparisons" in stage.refusals[0]
+        await asyncio.sleep(2)
+        assert stage.hold(properties=Asked(cost=1), connection=ends[0])
+        stage.pulls.stop()
+
+    on_stage(scene)
+
+
+def test_the_pulls_of_one_address_leave_comparisons_and_memory_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A quarter of each is what all of its connections have together."""
+    monkeypatch.setattr(held_pulls, "MAX_COST_OF_QUEUE", 100)
+    monkeypatch.setattr(held_pulls, "MAX_BYTES", 16 * PULL_SIZE)
+
+    async def scene(stage: Stage) -> None:
+        peers = Peers()
+        greedy = [(await peers.connect(f"g{number}", "127.0.0.2"))[0] for number in range(5)]
+        modest, _ = await peers.connect("m", "127.0.0.3")
+        same = Asked(cost=20)
+        assert stage.hold(properties=same, connection=greedy[0])
+        assert stage.hold(properties=same, connection=greedy[1])
+        assert not stage.hold(properties=Asked(cost=20), connection=greedy[2])
+        assert stage.hold(properties=Asked(cost=20), connection=modest)
+        assert [stage.hold(connection=end) for end in greedy[:3]] == [True, True, False]
+        assert stage.hold(connection=modest)
+        assert all(
+            "of address 127.0.0.2" in reason or "address 127.0.0.2 has" in reason for reason in stage.refusals
+        )
+        stage.pulls.connection_closed(greedy[0])
+        assert stage.hold(connection=greedy[4])
         stage.pulls.stop()
 
     on_stage(scene)

@@ -1,8 +1,11 @@
 """Which half messages are pending, against the plain sets it stands for."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocket_broker.refusal import Refusal
+from rocket_broker.transaction import pending as pending_module
 from rocket_broker.transaction.op_messages import ended_offsets, op_body
 from rocket_broker.transaction.pending import PendingHalves
 
@@ -91,3 +94,63 @@ def test_op_bodies_of_both_versions_are_read() -> None:
     assert ended_offsets(op_body(417)) == [417]
     assert ended_offsets(b"1,22,333,") == [1, 22, 333]
     assert ended_offsets(b"") == ended_offsets(b"d,,-1") == []
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["begin", "resume", "end", "move", "skip"]), st.integers(0, 40)), max_size=40
+)
+
+
+@given(st.integers(0, 5), st.sets(st.integers(0, 9)), STEPS)
+def test_each_half_message_counts_for_its_owners_until_it_ends(
+    first: int, ended: set[int], steps: list[tuple[str, int]]
+) -> None:
+    """Whether it ends, is stored anew or is deleted with its file; those of before the start have no owners."""
+    halves = PendingHalves(first, 0)
+    halves.end(ended)
+    halves.count_loaded(10)
+    model: dict[int, str] = dict.fromkeys(set(range(first, 10)) - ended, "")
+    end = 10
+    for what, number in steps:
+        chosen = sorted(model)[number % len(model)] if model else None
+        if what == "begin":
+            halves.begin(end, f"group {number % 3}")
+            model[end] = f"group {number % 3}"
+            end += 1
+        elif what == "resume":
+            halves.begin(end)
+            model[end] = ""
+            end += 1
+        elif what == "end" and chosen is not None:
+            halves.end([chosen])
+            del model[chosen]
+        elif what == "move" and chosen is not None:
+            halves.move(chosen, end)
+            halves.end([chosen])
+            model[end] = model.pop(chosen)
+            end += 1
+        elif what == "skip" and chosen is not None:
+            halves.skip(chosen)
+            model = {offset: owner for offset, owner in model.items() if offset >= chosen}
+        assert halves.count == len(model)
+        of_owner = {f"group {k}": list(model.values()).count(f"group {k}") for k in range(3)}
+        assert halves._shares._counts == {owner: count for owner, count in of_owner.items() if count}
+
+
+def test_one_producer_group_has_a_quarter_of_the_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others begin theirs, and each end makes room for the next."""
+    monkeypatch.setattr(pending_module, "MAX_PENDING", 8)
+    halves = PendingHalves(0, 0)
+    for offset in range(2):
+        halves.begin(offset, "group p", "10.0.0.2")
+    with pytest.raises(Refusal, match="group p has 2 transactions without an end"):
+        halves.check_room("group p", "10.0.0.3")
+    with pytest.raises(Refusal, match=r"address 10.0.0.2 has 2 transactions without an end"):
+        halves.check_room("group q", "10.0.0.2")
+    halves.check_room("group q", "10.0.0.3")
+    halves.end([0])
+    halves.check_room("group p", "10.0.0.2")
+    for offset in range(2, 9):
+        halves.begin(offset)
+    with pytest.raises(Refusal, match="8 transactions have no end yet"):
+        halves.check_room("group q", "")

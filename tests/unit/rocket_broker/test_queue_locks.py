@@ -1,5 +1,8 @@
 """Locks for consumption in order (D2)."""
 
+import pytest
+
+from rocket_broker import queue_locks
 from rocket_broker.queue_locks import LOCK_SECONDS, QueueLocks
 from rocket_remoting.message import MessageQueue
 
@@ -19,9 +22,9 @@ class Time:
 def test_a_queue_belongs_to_the_first_client_that_asks() -> None:
     """Another client of the group gets the free ones only; another group has locks of its own."""
     locks = QueueLocks(time=Time())
-    assert locks.lock("g", [Q0], "a") == {Q0}
-    assert locks.lock("g", [Q0, Q1], "b") == {Q1}
-    assert locks.lock("h", [Q0], "b") == {Q0}
+    assert locks.lock("g", [Q0], "a").held == {Q0}
+    assert locks.lock("g", [Q0, Q1], "b").held == {Q1}
+    assert locks.lock("h", [Q0], "b").held == {Q0}
 
 
 def test_a_lock_lasts_sixty_seconds_from_when_it_was_last_asked_for() -> None:
@@ -32,10 +35,10 @@ def test_a_lock_lasts_sixty_seconds_from_when_it_was_last_asked_for() -> None:
     time.now = LOCK_SECONDS - 1
     locks.lock("g", [Q0], "a")
     time.now = 2 * LOCK_SECONDS - 2
-    assert locks.lock("g", [Q0], "b") == set()
+    assert locks.lock("g", [Q0], "b").held == set()
     time.now = 2 * LOCK_SECONDS - 1
     assert locks.owner("g", Q0) is None
-    assert locks.lock("g", [Q0], "b") == {Q0}
+    assert locks.lock("g", [Q0], "b").held == {Q0}
 
 
 def test_only_its_owner_gives_a_lock_up() -> None:
@@ -59,3 +62,37 @@ def test_expired_locks_do_not_pile_up() -> None:
     time.now = LOCK_SECONDS
     locks.remove_expired()
     assert len(locks) == 1
+
+
+def test_one_group_and_one_address_have_a_quarter_of_the_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they hold stays theirs, and is renewed; whoever else asks gets locks."""
+    monkeypatch.setattr(queue_locks, "MAX_LOCKS", 16)
+    queues = [MessageQueue("t", "b", number) for number in range(6)]
+    locks = QueueLocks(time=Time())
+    of_group = locks.lock("g", queues, "a")
+    assert of_group.held == set(queues[:4])
+    assert of_group.refusal is not None
+    assert of_group.refusal.remark == "group g has 4 locks on queues, one group has at most 4"
+    assert locks.lock("g", queues[:4], "a") == (set(queues[:4]), None)
+    of_address = [locks.lock(group, queues[:3], "a", "10.0.0.2") for group in ("h", "i")]
+    assert [len(answer.held) for answer in of_address] == [3, 1]
+    assert of_address[1].refusal is not None
+    assert "address 10.0.0.2 has 4 locks on queues" in of_address[1].refusal.remark
+    assert len(locks.lock("i", queues[1:3], "b", "10.0.0.3").held) == 2
+
+
+def test_a_lock_counts_to_the_address_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that expired and passed to another client counts there; one that ended counts nowhere."""
+    monkeypatch.setattr(queue_locks, "MAX_LOCKS", 4)
+    time = Time()
+    locks = QueueLocks(time=time)
+    locks.lock("g", [Q0], "a", "10.0.0.2")
+    time.now = LOCK_SECONDS
+    assert locks.lock("g", [Q0], "b", "10.0.0.3").held == {Q0}
+    assert locks.lock("h", [Q0], "a", "10.0.0.2").held == {Q0}
+    assert locks.lock("i", [Q0], "b", "10.0.0.3").held == set()
+    locks.unlock("g", [Q0], "b")
+    assert locks.lock("i", [Q0], "b", "10.0.0.3").held == {Q0}
+    time.now *= 2
+    locks.remove_expired()
+    assert locks.lock("i", [Q1], "b", "10.0.0.3").held == {Q1}
