@@ -29,7 +29,7 @@ def main(*, minutes: float, seed: int | None, json_output: bool, page: Path | No
     step_clock.install()
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     click.echo(f"seed {seed}", err=True)
-    report = StateCampaign(seed, lambda line: click.echo(line, err=True)).run(minutes * 60)
+    report = StateCampaign(seed, progress=lambda text: click.echo(text, err=True)).run(minutes * 60)
     click.echo(report.as_json() if json_output else summary(report))
     if report.findings or report.slow_steps:
         sys.exit(1)

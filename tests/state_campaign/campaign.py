@@ -3,23 +3,23 @@
 ::
 
     round       EXAMPLES sequences of STEPS rules from a seed of its own
-    finding     the shortest sequence that hypothesis found for a broken promise; from then on a promise broken in
-                the same way ends its sequence, and is counted
+    finding     a sequence that broke a promise, without the rules that are not needed for that; from then on a promise
+                broken in the same way ends its sequence, and is counted
 """
 
 import json
 import time
-from collections import Counter
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
-from hypothesis.reporting import with_reporter
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.state_campaign.broken import Broken
-from tests.state_campaign.machine import BrokerMachine
+from tests.state_campaign.machine import BrokerMachine, Step
+from tests.state_campaign.shortest import shortest
 
 __all__ = ["Finding", "StateCampaign", "StateReport"]
 
@@ -35,8 +35,8 @@ class Finding:
         kind: Which one; see `Broken`.
         text: What was seen.
         seed: The seed of the round.
-        sequence: The shortest sequence of rules that hypothesis found.
-        times: How often the promise was broken, as far as it is known.
+        sequence: The shortest sequence of rules that was found to break it.
+        times: How often the promise was broken.
     """
 
     kind: str
@@ -44,6 +44,9 @@ class Finding:
     seed: int
     sequence: str
     times: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.text}\n(seed {self.seed}, {self.times} times)\n{self.sequence}"
 
 
 @dataclass
@@ -61,7 +64,7 @@ class StateReport:
 
     seed: int
     seconds: float = 0.0
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, int] = field(default_factory=dict)
     memory_mib: list[int] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     slow_steps: dict[str, int] = field(default_factory=dict)
@@ -72,67 +75,107 @@ class StateReport:
 
 
 class StateCampaign:
-    """Rounds until the time is up.
+    """Rounds of random sequences.
 
     Args:
         first_seed: The seed of the first round; each further round has the next number.
-        progress: Called with a line of text at the end of each round.
+        examples: Sequences in a round.
+        steps: Most rules in a sequence.
+        progress: Called with a text at the end of each round, and at each finding.
+
+    Attributes:
+        report: What happened until now.
     """
 
-    def __init__(self, first_seed: int, progress: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self,
+        first_seed: int,
+        *,
+        examples: int = EXAMPLES,
+        steps: int = STEPS,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.report = StateReport(first_seed)
+        self._examples = examples
+        self._steps = steps
         self._progress = progress
-
-    def run(self, seconds: float) -> StateReport:
-        """Run rounds for so many seconds; the last one is run to its end."""
-        report, began, number = self.report, time.monotonic(), 0
+        self._began = time.monotonic()
         BrokerMachine.counts.clear()
         BrokerMachine.tolerated.clear()
         BrokerMachine.slow_steps.clear()
-        while time.monotonic() < began + seconds:
-            self._round(report.seed + number)
-            number += 1
-            report.memory_mib.append(_resident_mib())
-            report.seconds = time.monotonic() - began
-            report.counts = Counter(BrokerMachine.counts)
-            report.slow_steps = dict(BrokerMachine.slow_steps)
-            for finding in report.findings:
-                finding.times = 1 + report.counts[f"tolerated: {finding.kind}"]
-            self._progress(
-                f"{report.seconds / 60:5.1f} min, round {number}: {report.counts['examples']:,} sequences, "
-                f"{report.counts['requests']:,} requests, {len(report.findings)} findings, "
-                f"{len(report.slow_steps)} slow steps, {report.memory_mib[-1]} MiB"
-            )
+
+    def run(self, seconds: float) -> StateReport:
+        """Run rounds for so many seconds; the last one is run to its end."""
+        while time.monotonic() < self._began + seconds:
+            self.run_round()
+        return self.report
+
+    def run_round(self) -> StateReport:
+        """Run the next round."""
+        report = self.report
+        of = report.seed + len(report.memory_mib)
+        machine = seed(of)(type("BrokerMachine", (BrokerMachine,), {}))
+        try:
+            run_state_machine_as_test(machine, settings=self._settings())
+        except Exception as error:  # whatever it is: it is reported, and the next round begins
+            self._note(error, of)
+        report.memory_mib.append(_resident_mib())
+        report.seconds = time.monotonic() - self._began
+        report.counts = dict(BrokerMachine.counts)
+        report.slow_steps = dict(BrokerMachine.slow_steps)
+        for finding in report.findings:
+            finding.times = 1 + report.counts.get(f"tolerated: {finding.kind}", 0)
+        self._progress(
+            f"{report.seconds / 60:5.1f} min, seed {of}: {report.counts['examples']:,} sequences, "
+            f"{report.counts['requests']:,} requests, {len(report.findings)} findings, "
+            f"{len(report.slow_steps)} slow steps, {report.memory_mib[-1]} MiB"
+        )
         return report
 
-    def _round(self, of: int) -> None:
-        machine = seed(of)(type("BrokerMachine", (BrokerMachine,), {}))
-        lines: list[str] = []
-        try:
-            with with_reporter(lines.append):
-                run_state_machine_as_test(
-                    machine,
-                    settings=settings(
-                        max_examples=EXAMPLES,
-                        stateful_step_count=STEPS,
-                        deadline=None,
-                        database=None,
-                        phases=(Phase.generate, Phase.shrink),
-                        suppress_health_check=list(HealthCheck),
-                        verbosity=Verbosity.normal,
-                        report_multiple_bugs=False,
-                    ),
-                )
-        except Exception as error:  # whatever it is: it is reported, and the next round begins
-            self._note(error, of, lines)
+    def _settings(self) -> settings:
+        return settings(
+            max_examples=self._examples,
+            stateful_step_count=self._steps,
+            deadline=None,
+            database=None,
+            phases=(Phase.generate,),
+            suppress_health_check=list(HealthCheck),
+            report_multiple_bugs=False,
+        )
 
-    def _note(self, error: Exception, of: int, lines: list[str]) -> None:
+    def _note(self, error: Exception, of: int) -> None:
         broken = _broken(error)
-        kind = broken.kind if broken is not None else f"{type(error).__name__}"
-        sequence = "\n".join([*lines, *getattr(error, "__notes__", [])])
-        self.report.findings.append(Finding(kind, str(broken or error), of, sequence))
-        BrokerMachine.tolerated.add(kind)
-        self._progress(f"FOUND {kind} (seed {of}, {type(error).__name__}): {broken or error}\n{sequence}")
+        if broken is None:
+            text = "".join(traceback.format_exception(error))
+            finding = Finding(type(error).__name__, text, of, "")
+        else:
+            steps = shortest(broken.steps, lambda part: _breaks(broken.kind, broken.flush, part))
+            lines = [f"start(flush={broken.flush!r})"]
+            lines += [
+                f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
+                for name, values in steps
+            ]
+            finding = Finding(broken.kind, str(broken), of, "\n".join(lines))
+        BrokerMachine.tolerated.add(finding.kind)
+        self.report.findings.append(finding)
+        self._progress(f"FOUND {finding}")
+
+
+def _breaks(kind: str, flush: str, steps: Sequence[Step]) -> bool:
+    """Whether a broker breaks a promise in a sequence, or when the clients leave and the broker stops after it."""
+    machine = BrokerMachine()
+    try:
+        try:
+            machine.start(flush)
+            for name, values in steps:
+                getattr(machine, name)(**values)
+        finally:
+            machine.teardown()
+    except Broken as broken:
+        return broken.kind == kind
+    except Exception:  # whatever else goes wrong in a part of the sequence
+        return False
+    return False
 
 
 def _broken(error: BaseException) -> Broken | None:
@@ -140,8 +183,7 @@ def _broken(error: BaseException) -> Broken | None:
     if isinstance(error, Broken):
         return error
     inner = getattr(error, "exceptions", ())
-    causes = [cause for cause in (*inner, error.__cause__, error.__context__) if cause is not None]
-    return next((found for cause in causes if (found := _broken(cause)) is not None), None)
+    return next((found for cause in inner if (found := _broken(cause)) is not None), None)
 
 
 def _resident_mib() -> int:

@@ -160,7 +160,13 @@ class Stage:
     # Clients
 
     async def ask(
-        self, client: int, code: int, header: Header | None = None, body: Body | bytes = b"", *, is_for_broker: bool = True
+        self,
+        client: int,
+        code: int,
+        header: Header | None = None,
+        body: Body | bytes = b"",
+        *,
+        is_for_broker: bool = True,
     ) -> RemotingCommand:
         """Return the answer of the broker, or of the name server, whatever its code.
 
@@ -253,8 +259,15 @@ class Stage:
         settings = self._directory / "broker.conf"
         lines = SMALL_STORE | self._settings | {"storePathRootDir": str(self._store)}
         settings.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        result = CliRunner().invoke(store_command, ["verify", str(self._store), "-c", str(settings), "--json"])
+        result = CliRunner().invoke(
+            store_command, ["verify", str(self._store), "-c", str(settings), "--json"]
+        )
         if result.exit_code != 0:
             found = json.loads(result.stdout) if result.stdout.startswith("{") else {}
-            wrong = {key: value for key, value in found.items() if value and key not in {"first", "end", "records", "entries", "queues", "index_files", "deleted"}}
+            wrong = {
+                key: value
+                for key, value in found.items()
+                if value
+                and key not in {"first", "end", "records", "entries", "queues", "index_files", "deleted"}
+            }
             raise Broken("store verify", f"{wrong or result.output}")
