@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.peer.apache import ApacheBroker
 from tests.ports import free_ports
@@ -24,6 +25,7 @@ class MeasuredBroker:
     name_server: str
     pid: int
     start_seconds: float
+    address: str = ""
 
 
 @contextmanager
@@ -38,17 +40,26 @@ def bundled_broker() -> Iterator[MeasuredBroker]:
 
 
 @contextmanager
-def bundled_broker_of(home: Path, last_signal: signal.Signals = signal.SIGTERM) -> Iterator[MeasuredBroker]:
-    """`streamkit broker`, with its store in the directory, which stays; it is ended by the signal."""
+def bundled_broker_of(
+    home: Path, last_signal: signal.Signals = signal.SIGTERM, *, log: IO[bytes] | None = None
+) -> Iterator[MeasuredBroker]:
+    """`streamkit broker`, with its store in the directory, which stays; it is ended by the signal.
+
+    Args:
+        home: The store's directory.
+        last_signal: What ends the process.
+        log: Where the process logs to; None: nowhere.
+    """
     name_server_port, broker_port = free_ports()
     command = [sys.executable, "-m", "streamkit.cli", "broker", "--store", str(home)]
     command += ["--name-server-port", str(name_server_port), "--port", str(broker_port)]
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log or subprocess.DEVNULL, text=True)
     try:
         _await_boot(process)
         elapsed = time.perf_counter() - started
-        yield MeasuredBroker("bundled", f"127.0.0.1:{name_server_port}", process.pid, elapsed)
+        name_server, address = f"127.0.0.1:{name_server_port}", f"127.0.0.1:{broker_port}"
+        yield MeasuredBroker("bundled", name_server, process.pid, elapsed, address)
     finally:
         process.send_signal(last_signal)
         process.wait(timeout=60)

@@ -18,3 +18,20 @@ def anonymous_mib(pid: int) -> float:
         if line.startswith("Anonymous:"):
             return int(line.split()[1]) / 1024
     raise OSError(f"/proc/{pid}/smaps_rollup has no line 'Anonymous:'")
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory of the process in MiB, mapped files included."""
+    return _status_mib(pid, "VmRSS")
+
+
+def resident_peak_mib(pid: int) -> float:
+    """The most that `resident_mib` ever was."""
+    return _status_mib(pid, "VmHWM")
+
+
+def _status_mib(pid: int, name: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) / 1024
+    raise OSError(f"/proc/{pid}/status has no line '{name}:'")

@@ -9,5 +9,5 @@ from tests.state_campaign.campaign import StateCampaign
 @pytest.mark.parametrize("seed", range(3))
 def test_a_broker_keeps_its_promises_whatever_its_clients_ask(seed: int) -> None:
     """A few short sequences, the same each time; ``python -m tests.state_campaign`` runs thousands."""
-    report = StateCampaign(1000 * seed, examples=6, steps=40).run_round()
+    report = StateCampaign(1000 * seed, sequences=6, steps=40).run_round()
     assert not report.findings, "\n".join(map(str, report.findings))

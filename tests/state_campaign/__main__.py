@@ -40,16 +40,16 @@ def main(*, minutes: float, seed: int | None, json_output: bool, page: Path | No
 def summary(report: StateReport) -> str:
     """Return the report as a paragraph of the documentation."""
     today, counts = datetime.now(UTC), report.counts
-    lines = [
+    run = (
         f"A run of {today.day} {today:%B %Y}, seed {report.seed}: {report.seconds / 60:.0f} minutes, "
-        f"{counts['examples']:,} sequences with {counts['requests']:,} requests, {counts['kills']:,} kills; "
+        f"{counts['sequences']:,} sequences with {counts['requests']:,} requests, {counts['kills']:,} kills; "
         f"{len(report.findings)} broken promises, {len(report.slow_steps)} steps of more than 50 ms; "
         f"memory of the process {report.memory_mib[0]} MiB after the first round, {report.memory_mib[-1]} MiB "
-        "after the last.",
-        *(f"- {finding.kind}, {finding.times:,} times" for finding in report.findings),
-        *(f"- {milliseconds} ms while {step}" for step, milliseconds in report.slow_steps.items()),
-    ]
-    return "\n".join(lines) + "\n"
+        "after the last."
+    )
+    findings = [f"- {finding.kind}, {finding.times:,} times" for finding in report.findings]
+    steps = [f"- {milliseconds} ms while {step}" for step, milliseconds in report.slow_steps.items()]
+    return "\n".join([run, *findings, *steps]) + "\n"
 
 
 def write_summary(page: Path, report: StateReport) -> None:

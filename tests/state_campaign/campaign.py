@@ -2,7 +2,7 @@
 
 ::
 
-    round       EXAMPLES sequences of STEPS rules from a seed of its own
+    round       SEQUENCES sequences of STEPS rules from a seed of its own
     finding     a sequence that broke a promise, without the rules that are not needed for that; from then on a promise
                 broken in the same way ends its sequence, and is counted
 """
@@ -10,20 +10,23 @@
 import json
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.state_campaign.broken import Broken
-from tests.state_campaign.machine import BrokerMachine, Step
+from tests.state_campaign.conversation import Step
+from tests.state_campaign.machine import BrokerMachine
 from tests.state_campaign.shortest import shortest
 
 __all__ = ["Finding", "StateCampaign", "StateReport"]
 
-EXAMPLES = 25
+SEQUENCES = 25
 STEPS = 60
 
 
@@ -79,7 +82,7 @@ class StateCampaign:
 
     Args:
         first_seed: The seed of the first round; each further round has the next number.
-        examples: Sequences in a round.
+        sequences: Sequences in a round.
         steps: Most rules in a sequence.
         progress: Called with a text at the end of each round, and at each finding.
 
@@ -91,12 +94,12 @@ class StateCampaign:
         self,
         first_seed: int,
         *,
-        examples: int = EXAMPLES,
+        sequences: int = SEQUENCES,
         steps: int = STEPS,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.report = StateReport(first_seed)
-        self._examples = examples
+        self._sequences = sequences
         self._steps = steps
         self._progress = progress
         self._began = time.monotonic()
@@ -126,7 +129,7 @@ class StateCampaign:
         for finding in report.findings:
             finding.times = 1 + report.counts.get(f"tolerated: {finding.kind}", 0)
         self._progress(
-            f"{report.seconds / 60:5.1f} min, seed {of}: {report.counts['examples']:,} sequences, "
+            f"{report.seconds / 60:5.1f} min, seed {of}: {report.counts['sequences']:,} sequences, "
             f"{report.counts['requests']:,} requests, {len(report.findings)} findings, "
             f"{len(report.slow_steps)} slow steps, {report.memory_mib[-1]} MiB"
         )
@@ -134,7 +137,7 @@ class StateCampaign:
 
     def _settings(self) -> settings:
         return settings(
-            max_examples=self._examples,
+            max_examples=self._sequences,
             stateful_step_count=self._steps,
             deadline=None,
             database=None,
@@ -161,9 +164,17 @@ class StateCampaign:
         self._progress(f"FOUND {finding}")
 
 
+class _Replay(BrokerMachine):
+    """A sequence once more: nothing is tolerated, and nothing is counted in the report."""
+
+    tolerated: ClassVar[set[str]] = set()
+    counts: ClassVar[Counter[str]] = Counter()
+    slow_steps: ClassVar[dict[str, int]] = {}
+
+
 def _breaks(kind: str, flush: str, steps: Sequence[Step]) -> bool:
     """Whether a broker breaks a promise in a sequence, or when the clients leave and the broker stops after it."""
-    machine = BrokerMachine()
+    machine = _Replay()
     try:
         try:
             machine.start(flush)

@@ -1,6 +1,7 @@
 """What must be true of a broker after the requests that it has answered, as simply as it can be said."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rocket_broker.store.message_store import MessageStore
@@ -28,6 +29,7 @@ class Sent:
         body: No other message has this body.
         at: The virtual time in seconds.
         message_id: The offset id in the answer.
+        unique_key: The id that its producer gave it; empty: none.
     """
 
     body: bytes
@@ -42,8 +44,11 @@ class Expected:
     """A message that the broker is to store in a queue later.
 
     Attributes:
+        body: No other message has this body.
+        queue: Where it is to come.
         due: Virtual seconds, before which it may not be there.
         kills: How often the broker had been killed when the message was sent: after a kill it may come twice.
+        handle: What a timed message can be recalled by.
         is_cancelled: Whether it may not come any more.
     """
 
@@ -60,6 +65,12 @@ class Half:
     """A half message.
 
     Attributes:
+        body: No other message has this body.
+        queue: Where a commit puts it.
+        queue_offset: Its place among the half messages.
+        message_id: Its offset id.
+        unique_key: What its transaction is known by.
+        at: When it was sent, in virtual seconds.
         outcome: None while its transaction is open.
     """
 
@@ -120,9 +131,8 @@ class Model:
             del self.halves[half.body]
         self.forget_offsets(lambda key: key[1] == topic)
 
-    def forget_offsets(self, is_gone: "object") -> None:
+    def forget_offsets(self, is_gone: Callable[[OffsetName], bool]) -> None:
         """Forget the committed offsets that a predicate names."""
-        assert callable(is_gone)
         for key in [key for key in self.committed if is_gone(key)]:
             del self.committed[key]
         self.doubtful = {key for key in self.doubtful if not is_gone(key)}

@@ -47,6 +47,8 @@ SETTINGS = {
 }
 """Small files, so that a few messages fill some of them; and few slots of the index, so that keys collide."""
 NAME_SERVER_PORT, BROKER_PORT = 9876, 10911
+COUNTED = frozenset({"first", "end", "records", "entries", "queues", "index_files", "deleted"})
+"""What `streamkit store verify` counts, and is not wrong."""
 _A_DAY_MS = 24 * 3600 * 1000
 _MOMENT = 0.0007
 """Virtual seconds at which no timer of the broker is due."""
@@ -166,7 +168,7 @@ class Stage:
         header: Header | None = None,
         body: Body | bytes = b"",
         *,
-        is_for_broker: bool = True,
+        at_broker: bool = True,
     ) -> RemotingCommand:
         """Return the answer of the broker, or of the name server, whatever its code.
 
@@ -174,7 +176,7 @@ class Stage:
             Broken: There is no answer, or one with a code that nobody knows.
             ClientLeft: `disconnect` was called before the answer came.
         """
-        connected = await (self.at_broker(client) if is_for_broker else self.at_name_server(client))
+        connected = await (self.at_broker(client) if at_broker else self.at_name_server(client))
         self.requests[request_name(code)] += 1
         try:
             answer = await connected.ask(code, header, body)
@@ -264,10 +266,5 @@ class Stage:
         )
         if result.exit_code != 0:
             found = json.loads(result.stdout) if result.stdout.startswith("{") else {}
-            wrong = {
-                key: value
-                for key, value in found.items()
-                if value
-                and key not in {"first", "end", "records", "entries", "queues", "index_files", "deleted"}
-            }
+            wrong = {key: value for key, value in found.items() if value and key not in COUNTED}
             raise Broken("store verify", f"{wrong or result.output}")

@@ -1,0 +1,349 @@
+"""`python -m benchmarks.attackers`: what clients have done to the broker that kept it from serving others.
+
+Each attack is an asynchronous generator: it prepares, yields, and attacks. All of them are bounded by counts and by
+`SECONDS`, and come from 127.0.0.2 and 127.0.0.3, so that the broker takes them for another machine's.
+"""
+
+import asyncio
+import contextlib
+import json
+import struct
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+
+import click
+
+from rocket_remoting.batch import encode_batch
+from rocket_remoting.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    DataVersion,
+    HeartbeatData,
+    LockBatchRequestBody,
+    MessageModel,
+    RegisterBrokerBody,
+    SubscriptionData,
+    TopicConfigSerializeWrapper,
+    encode_body,
+)
+from rocket_remoting.codes import RequestCode as Code
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.errors import RemotingError
+from rocket_remoting.ext_fields import Header
+from rocket_remoting.headers import (
+    CloneGroupOffsetRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryMessageRequestHeader,
+    RegisterBrokerRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocket_remoting.limits import Limits
+from rocket_remoting.message import Message, MessageQueue
+from tests.end_to_end.raw_client import HELD, RawClient, pull_header, send_header
+
+__all__ = ["ATTACKS"]
+
+SECONDS = 10.0
+HOSTS = ("127.0.0.2", "127.0.0.3")
+WIDE_TOPICS, QUEUES = 20, 65_536
+ANSWER_SECONDS = 120.0
+
+
+class Attacker:
+    """Makes connections that come from another address than the bystander's.
+
+    Attributes:
+        broker: The broker's address.
+        name_server: The name server's.
+        until: When the attack has to end, in seconds of the monotonic clock.
+    """
+
+    def __init__(self, broker: str, name_server: str) -> None:
+        self.broker = broker
+        self.name_server = name_server
+        self.until = 0.0
+        self._connected = 0
+
+    async def connect(self, address: str | None = None) -> RawClient:
+        """Return a client of the broker, or of the server at the address."""
+        address = address or self.broker
+        host, _, port = address.rpartition(":")
+        own = HOSTS[self._connected % len(HOSTS)]
+        self._connected += 1
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(
+                None, Limits(idle_timeout=None, max_pending_requests=10**6), remote_address=address
+            ),
+            host,
+            int(port),
+            local_addr=(own, 0),
+        )
+        return RawClient(connection, [])
+
+    async def open_socket(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return a bare connection to the broker."""
+        host, _, port = self.broker.rpartition(":")
+        own = HOSTS[self._connected % len(HOSTS)]
+        self._connected += 1
+        return await asyncio.open_connection(host, int(port), local_addr=(own, 0))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is time left."""
+        return time.monotonic() < self.until
+
+
+Attack = Callable[[Attacker], AsyncIterator[None]]
+
+
+async def consume_statistics(attacker: Attacker) -> AsyncIterator[None]:
+    """GET_CONSUME_STATS and GET_BROKER_CONSUME_STATS over 20 topics of 65,536 queues"""
+    client = await attacker.connect()
+    for number in range(WIDE_TOPICS):
+        await client.create_topic(f"wide-{number}", QUEUES)
+        await client.commit(1, group="g", topic=f"wide-{number}", queue_id=QUEUES - 1)
+    yield
+    await ask(client, Code.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group="g"))
+    await ask(client, Code.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader(is_order=False))
+
+
+async def header_fields(attacker: Attacker) -> AsyncIterator[None]:
+    """7 requests whose headers have a million fields"""
+    fields = {f"{number:07d}": "" for number in range(1_000_000)}
+    header = json.dumps(
+        {"code": int(Code.GET_BROKER_RUNTIME_INFO), "opaque": 1, "extFields": fields}
+    ).encode()
+    request = struct.pack(">ii", 4 + len(header), len(header)) + header
+    yield
+    for _ in range(7):
+        reader, writer = await attacker.open_socket()
+        with contextlib.suppress(OSError):
+            writer.write(request)
+            await writer.drain()
+            await asyncio.wait_for(reader.read(1), ANSWER_SECONDS)
+        writer.close()
+
+
+async def tiny_batch(attacker: Attacker) -> AsyncIterator[None]:
+    """3 batches of 190,650 empty messages"""
+    client = await attacker.connect()
+    body = encode_batch([Message("tiny", b"")]) * 190_650
+    yield
+    for _ in range(3):
+        await ask(client, Code.SEND_BATCH_MESSAGE, send_header("tiny", batch=True), body)
+
+
+async def many_keys(attacker: Attacker) -> AsyncIterator[None]:
+    """messages with 16,000 keys, 9 a second"""
+    client = await attacker.connect()
+    keys = " ".join(chr(97 + number % 26) for number in range(16_000))
+    header = send_header("keys", {"KEYS": keys})
+    yield
+    while attacker.goes_on:
+        await ask(client, Code.SEND_MESSAGE_V2, header, b"x")
+        await asyncio.sleep(1 / 9)
+
+
+async def colliding_keys(attacker: Attacker) -> AsyncIterator[None]:
+    """QUERY_MESSAGE behind 300,000 messages with one key"""
+    client = await attacker.connect()
+    await client.send("collide", properties={"KEYS": "k"})
+    (first,) = await client.messages("collide")
+    await asyncio.sleep(0.1)
+    body = encode_batch([Message("collide", b"", properties={"KEYS": "k"})]) * 3_000
+    for _ in range(100):
+        await ask(client, Code.SEND_BATCH_MESSAGE, send_header("collide", batch=True), body)
+    header = QueryMessageRequestHeader(
+        topic="collide", key="k", max_num=64, begin_timestamp=0, end_timestamp=first.store_timestamp
+    )
+    yield
+    for _ in range(5):
+        await ask(client, Code.QUERY_MESSAGE, header)
+
+
+async def locks(attacker: Attacker) -> AsyncIterator[None]:
+    """4 LOCK_BATCH_MQ of 65,536 queues each"""
+    client = await attacker.connect()
+    await client.create_topic("wide", QUEUES)
+    queues = {MessageQueue("wide", "broker-a", number) for number in range(QUEUES)}
+    bodies = [
+        encode_body(LockBatchRequestBody(consumer_group=f"g{number}", client_id="attacker", mq_set=queues))
+        for number in range(4)
+    ]
+    yield
+    for body in bodies:
+        await ask(client, Code.LOCK_BATCH_MQ, None, body)
+
+
+async def forged_offsets(attacker: Attacker) -> AsyncIterator[None]:
+    """a million forged offsets: 65,536 commits, then 15 clones of them; and two flushes of the table"""
+    client = await attacker.connect()
+    await client.create_topic("wide", QUEUES)
+    for first in range(0, QUEUES, 4096):
+        headers = [
+            UpdateConsumerOffsetRequestHeader(
+                consumer_group="g", topic="wide", queue_id=number, commit_offset=1
+            )
+            for number in range(first, first + 4096)
+        ]
+        await asyncio.gather(*(ask(client, Code.UPDATE_CONSUMER_OFFSET, header) for header in headers))
+    yield
+    for number in range(15):
+        header = CloneGroupOffsetRequestHeader(
+            src_group="g", dest_group=f"g{number}", topic="wide", offline=True
+        )
+        await ask(client, Code.CLONE_GROUP_OFFSET, header)
+    while attacker.goes_on:
+        await client.commit(2, group="g", topic="wide")
+        await asyncio.sleep(0.1)
+
+
+async def topic_flood(attacker: Attacker) -> AsyncIterator[None]:
+    """a send to a new topic after the other, 64 at once"""
+    client = await attacker.connect()
+    numbers = iter(range(10**9))
+    yield
+
+    async def flood() -> None:
+        while attacker.goes_on:
+            await ask(client, Code.SEND_MESSAGE_V2, send_header(f"flood-{next(numbers)}"), b"x")
+
+    await asyncio.gather(*(flood() for _ in range(64)))
+
+
+async def registrations(attacker: Attacker) -> AsyncIterator[None]:
+    """4,096 brokers registered at the name server over one connection"""
+    client = await attacker.connect(attacker.name_server)
+    nothing = TopicConfigSerializeWrapper(
+        topic_config_table={}, data_version=DataVersion(timestamp=1, counter=1)
+    )
+    body = encode_body(RegisterBrokerBody(topic_config_serialize_wrapper=nothing))
+    yield
+    for number in range(4_096):
+        header = RegisterBrokerRequestHeader(
+            broker_name=f"forged-{number}", broker_addr=f"10.0.{number // 256}.{number % 256}:1",
+            cluster_name=f"forged-{number}", ha_server_addr="", broker_id=0,
+        )  # fmt: skip
+        await ask(client, Code.REGISTER_BROKER, header, body)
+        if not attacker.goes_on:
+            return
+
+
+async def announced_frames(attacker: Attacker) -> AsyncIterator[None]:
+    """10,000 connections that announce a frame of 8 MiB and send 1 KiB of it"""
+    yield
+    await _occupy(attacker, 10_000, struct.pack(">ii", 8 << 20, 100) + bytes(1024))
+
+
+async def half_open(attacker: Attacker) -> AsyncIterator[None]:
+    """10,000 connections that send nothing"""
+    yield
+    await _occupy(attacker, 10_000, b"")
+
+
+async def woken_pulls(attacker: Attacker) -> AsyncIterator[None]:
+    """60,000 pulls held at one queue, and one message"""
+    clients = [await attacker.connect() for _ in range(20)]
+    await clients[0].create_topic("held")
+    header = pull_header("held", 0, sys_flag=HELD, suspend_timeout_millis=600_000)
+    pulls = []
+    for client in clients:
+        pulls += [
+            client.connection.invoke_async(Code.PULL_MESSAGE, header, timeout=600) for _ in range(3_000)
+        ]
+        await ask(client, Code.GET_BROKER_RUNTIME_INFO)  # all before it are held by then
+    yield
+    await ask(clients[0], Code.SEND_MESSAGE_V2, send_header("held"), b"x")
+    await asyncio.wait(pulls, timeout=60)
+
+
+async def wide_heartbeats(attacker: Attacker) -> AsyncIterator[None]:
+    """8 clients whose heartbeats have 4,000 subscriptions, each other time different ones"""
+    clients = [await attacker.connect() for _ in range(8)]
+    bodies = [
+        [encode_body(_heartbeat(f"client@{number}", f"{side}-{number}")) for side in "ab"]
+        for number in range(len(clients))
+    ]
+    yield
+
+    async def beat(client: RawClient, both: list[bytes]) -> None:
+        while attacker.goes_on:
+            for body in both:
+                await ask(client, Code.HEART_BEAT, None, body)
+
+    await asyncio.gather(*map(beat, clients, bodies))
+
+
+ATTACKS: Mapping[str, Attack] = {
+    attack.__name__: attack
+    for attack in (
+        consume_statistics, header_fields, tiny_batch, many_keys, colliding_keys, locks, forged_offsets, topic_flood,
+        registrations, announced_frames, half_open, woken_pulls, wide_heartbeats,
+    )
+}  # fmt: skip
+
+
+async def ask(
+    client: RawClient, code: int, header: Header | None = None, body: bytes = b""
+) -> RemotingCommand | None:
+    """Return the answer; None when there is none, for the broker may have closed the connection."""
+    try:
+        return await client.connection.invoke(code, header, body, timeout=ANSWER_SECONDS)
+    except RemotingError:
+        return None
+
+
+async def _occupy(attacker: Attacker, connections: int, data: bytes) -> None:
+    writers: list[asyncio.StreamWriter] = []
+    for _ in range(connections):
+        if not attacker.goes_on:
+            break
+        with contextlib.suppress(OSError):
+            _, writer = await attacker.open_socket()
+            writers.append(writer)
+            writer.write(data)
+    await asyncio.sleep(max(0.0, attacker.until - time.monotonic()))
+    for writer in writers:
+        writer.transport.abort()
+
+
+def _heartbeat(client_id: str, topics: str) -> HeartbeatData:
+    consumer = ConsumerData(
+        group_name="attackers",
+        consume_type=ConsumeType.CONSUME_PASSIVELY,
+        message_model=MessageModel.CLUSTERING,
+        consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        subscription_data_set=[
+            SubscriptionData(topic=f"{topics}-{number}", sub_string="a || b", sub_version=1)
+            for number in range(4_000)
+        ],
+    )
+    return HeartbeatData(client_id=client_id, consumer_data_set=[consumer])
+
+
+@click.command()
+@click.argument("name", type=click.Choice(sorted(ATTACKS)))
+@click.argument("broker")
+@click.argument("name_server")
+def main(*, name: str, broker: str, name_server: str) -> None:
+    """Prepare the attack NAME, print a line, wait for a line, attack, print a line."""
+
+    async def run() -> None:
+        attacker = Attacker(broker, name_server)
+        attack = ATTACKS[name](attacker)
+        await anext(attack)
+        print("prepared", flush=True)
+        await asyncio.to_thread(input)
+        attacker.until = time.monotonic() + SECONDS
+        await anext(attack, None)
+        print("over", flush=True)
+        await asyncio.to_thread(input)
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()
