@@ -116,7 +116,9 @@ class ConsumerOffsetTable:
         queues = self._offsets.get(topic + _SEPARATOR + group)
         return queues.get(queue_id) if queues is not None else None
 
-    def reset(self, group: str, topic: str, queue_id: int, offset: int, client: Connection | None = None) -> None:
+    def reset(
+        self, group: str, topic: str, queue_id: int, offset: int, client: Connection | None = None
+    ) -> None:
         """Set the offset as `commit` does, and hold that against consumers until `settle_reset`.
 
         Raises:

@@ -25,6 +25,10 @@ PartitionSelector = Callable[[object, int], int]
 
 _INT_MIN: Final = -(2**31)
 _LONG: Final = 2**64 - 1
+_MOST_DIGITS: Final = 10
+"""Of a partition's number in a header, which is an `int` of Java's: Python refuses to read thousands of digits."""
+_SHOWN: Final = 100
+"""Characters of a wrong header that an error repeats."""
 
 
 def java_hash(key: object) -> int:
@@ -92,6 +96,7 @@ def explicit_partition(message: Message[object]) -> int | None:
 def _number(value: object, name: str, message: Message[object]) -> int:
     if isinstance(value, int) and value >= 0:
         return value
-    if isinstance(value, str) and value.isdecimal():
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _MOST_DIGITS:
         return int(value)
-    raise MessageDeliveryError(f"header {name!r} is {value!r}: it must be the number of a partition", message)
+    shown = repr(value)[:_SHOWN]
+    raise MessageDeliveryError(f"header {name!r} is {shown}: it must be the number of a partition", message)
