@@ -23,7 +23,7 @@ from rocket_broker.watchdog import Watchdog
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 
-__all__ = ["SLICE_SECONDS", "RequestSteps", "Steps"]
+__all__ = ["SLICE_SECONDS", "RequestSteps", "Steps", "run_slice"]
 
 Steps = Generator[None, None, RemotingCommand | None]
 """What a handler returns that works in steps: yields between them, and returns the answer, or None for no answer."""
@@ -73,7 +73,7 @@ class RequestSteps:
         request = _Request(connection, command, steps)
         if len(self._begun) < self._most_begun:
             try:
-                _run_slice(steps)
+                run_slice(steps)
             except StopIteration as end:
                 answer: RemotingCommand | None = end.value
                 return answer
@@ -120,7 +120,7 @@ class RequestSteps:
         began = Watchdog.clock()
         answer: RemotingCommand | None = None
         try:
-            _run_slice(request.steps)
+            run_slice(request.steps)
             return False
         except StopIteration as end:
             answer = end.value
@@ -137,7 +137,7 @@ class RequestSteps:
         return len(self._begun) + len(self._waiting)
 
 
-def _run_slice(steps: Steps) -> None:
+def run_slice(steps: Generator[None, None, object]) -> None:
     """Run steps for some time.
 
     Raises:

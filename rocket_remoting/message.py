@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from rocket_remoting.ext_fields import Int
 from rocket_remoting.message_id import create_offset_id
 from rocket_remoting.properties import (
     KEY_SEPARATOR,
@@ -31,7 +32,7 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, gc=False, rename="ca
 
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Int
 
     def __str__(self) -> str:
         return f"queue {self.queue_id} of {self.topic} at {self.broker_name}"

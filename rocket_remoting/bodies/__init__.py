@@ -58,6 +58,7 @@ from rocket_remoting.bodies.json_body import (
     decode_body,
     encode_body,
 )
+from rocket_remoting.bodies.long_body import Entries, Items, LongBody, encode_in_pieces
 from rocket_remoting.bodies.routing import (
     BrokerData,
     BrokerMemberGroup,
@@ -98,14 +99,17 @@ __all__ = [
     "ConsumerRunningInfo",
     "CreateTopicListRequestBody",
     "DataVersion",
+    "Entries",
     "GetConsumerListByGroupResponseBody",
     "GetConsumerStatusBody",
     "GroupList",
     "HeartbeatData",
+    "Items",
     "KVTable",
     "KeyedBody",
     "LockBatchRequestBody",
     "LockBatchResponseBody",
+    "LongBody",
     "MessageModel",
     "MessageQueueForC",
     "OffsetWrapper",
@@ -138,5 +142,6 @@ __all__ = [
     "decode_body",
     "decode_register_broker_body",
     "encode_body",
+    "encode_in_pieces",
     "encode_register_broker_body",
 ]

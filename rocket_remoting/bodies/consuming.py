@@ -3,12 +3,14 @@
 Constants of the enumerations stand in Java's order: the C++ client says them by their number.
 """
 
+from collections.abc import Set
 from enum import StrEnum
 
 import msgspec
 
 from rocket_remoting.bodies.json_body import Body, KeyedBody
 from rocket_remoting.bodies.routing import DataVersion
+from rocket_remoting.ext_fields import Int
 from rocket_remoting.message import MessageQueue
 
 
@@ -54,8 +56,9 @@ class SubscriptionData(Body, kw_only=True):
     class_filter_mode: bool = False
     topic: str
     sub_string: str | None = None
-    tags_set: set[str] = msgspec.field(default_factory=set)
-    code_set: set[int] = msgspec.field(default_factory=set)
+    # Defaults that are shared: a heartbeat may have thousands of these, and two empty sets are most of each.
+    tags_set: Set[str] = frozenset()
+    code_set: Set[Int] = frozenset()
     sub_version: int = 0
     expression_type: str | None = "TAG"
 
