@@ -275,8 +275,8 @@ class Broker:
             self.timers.start(f"broker {self.settings.broker_name}")
             undo.push_async_callback(self.timers.stop)
         loops = {
-            "topics": self.topics.journal.merge_periodically(self.topics.save),
-            "consumer groups": self.groups.journal.merge_periodically(self.groups.save),
+            "topics": self.topics.journal.merge_periodically(self.topics.write),
+            "consumer groups": self.groups.journal.merge_periodically(self.groups.write),
             "consumer offsets": self.offsets.save_periodically(self.store),
             "consumer filters": self.filters.save_periodically(),
             "housekeeping": self._keep_house(),

@@ -206,9 +206,11 @@ class ConsumerTable:
             self.unregister(name, member.connection)
         return [member.connection for _, member in silent]
 
-    def groups_of(self, topic: str) -> set[str]:
-        """Return the groups with a live member subscribed to the topic."""
-        return {name for name, group in self._groups.items() if topic in group.subscriptions}
+    def groups_of(self, topic: str) -> Iterator[str | None]:
+        """Yield the groups with a live member subscribed to the topic, and None in between: others may have a turn."""
+        for name in list(self._groups):
+            group = self._groups.get(name)
+            yield name if group is not None and topic in group.subscriptions else None
 
     def _tell(self, group: ConsumerGroup) -> None:
         """Tell the members once the present turn of the loop is over: once, however many came and went in it."""

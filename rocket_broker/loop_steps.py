@@ -14,14 +14,14 @@ Steps are generators that yield wherever others may have their turn; requests us
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import TypeVar
 
 from rocket_broker.request_steps import SLICE_SECONDS, run_slice
 from rocket_broker.watchdog import Watchdog
 
-__all__ = ["BackgroundSteps", "LoopTurns", "run_all", "run_in_steps"]
+__all__ = ["BackgroundSteps", "LoopTurns", "collected", "run_all", "run_in_steps"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,16 @@ def run_all(steps: Generator[None, None, T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+def collected(pieces: Iterable[bytes]) -> Generator[None, None, list[bytes]]:
+    """Return the pieces of something that is written in steps; pieces without content are pauses only."""
+    found: list[bytes] = []
+    for piece in pieces:
+        if piece:
+            found.append(piece)
+        yield
+    return found
 
 
 class BackgroundSteps:

@@ -8,20 +8,27 @@ nor the other ones.
 
 import asyncio
 import logging
+import zlib
+from collections.abc import Generator, Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from rocket_broker.loop_steps import collected, run_in_steps
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.settings import BrokerSettings
-from rocket_broker.topic_table import TopicTable
+from rocket_broker.topic_table import TopicTable, table_body
 from rocket_remoting.bodies import (
     DataVersion,
     KVTable,
+    LongBody,
     RegisterBrokerBody,
+    TopicConfig,
     TopicConfigSerializeWrapper,
     decode_body,
     encode_body,
-    encode_register_broker_body,
+    encode_in_pieces,
+    register_broker_blocks,
 )
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
@@ -51,6 +58,25 @@ BYTES_PER_SECOND = 16 * 1024 * 1024
 LONGEST_PAUSE = 1.0
 """A registration of thousands of topics costs both ends: however quickly topics are made, those who have many tell
 of them at no more than this rate."""
+
+
+STEP = "topics are written for the name servers"
+
+
+class RegistrationBody(NamedTuple):
+    """A broker's topics as they are registered.
+
+    Attributes:
+        data: The bytes.
+        compressed: Whether they are compressed.
+        crc32: Their check sum.
+        size: How many bytes they are when they are not compressed.
+    """
+
+    data: bytes
+    compressed: bool
+    crc32: int
+    size: int
 
 
 class Registration:
@@ -83,6 +109,8 @@ class Registration:
         self._ha_address = ha_address
         self._links = [_Link(self, name_server) for name_server in settings.name_servers]
         self._tasks: list[asyncio.Task[None]] = []
+        self._writing = asyncio.Lock()
+        self._written: tuple[tuple[DataVersion, int, bool], RegistrationBody] | None = None
         self.pause = 0.0
 
     async def start(self) -> None:
@@ -108,20 +136,33 @@ class Registration:
         for link in self._links:
             link.wake.set()
 
-    def body(self) -> tuple[bytes, bool]:
-        """Return all topics in the form they are registered in, and whether that is compressed."""
-        wrapper = self._topics.wrapper()
-        permission = self._settings.broker_permission
+    async def body(self) -> RegistrationBody:
+        """Return all topics in the form they are registered in now.
+
+        They are written in steps, and once for all name servers.
+        """
+        s = self._settings
+        key = (self._topics.data_version, s.broker_permission, s.compressed_register)
+        async with self._writing:
+            if self._written is None or self._written[0] != key:
+                self._written = key, await self._write(*key)
+            body = self._written[1]
+        self.pause = min(LONGEST_PAUSE, body.size / BYTES_PER_SECOND) if body.size > LARGE_BODY else 0.0
+        return body
+
+    async def _write(self, version: DataVersion, permission: int, compressed: bool) -> RegistrationBody:
+        configs = list(self._topics.configs().values())
         if permission & (READ | WRITE) != READ | WRITE:
-            wrapper = _with_permission(wrapper, permission)
-        registration = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=[])
-        compressed = self._settings.compressed_register
-        body = encode_register_broker_body(registration, compressed=compressed)
-        large = len(body) > LARGE_BODY
-        self.pause = min(LONGEST_PAUSE, len(body) / BYTES_PER_SECOND) if large else 0.0
-        if len(body) > MOST_PLAIN and not compressed:
-            compressed, body = True, encode_register_broker_body(registration, compressed=True)
-        return body, compressed
+            await run_in_steps(STEP, _restrict(configs, permission))
+        if not compressed:
+            pieces = await run_in_steps(STEP, collected(_plain(version, configs)))
+            size = sum(map(len, pieces))
+            if size <= LARGE_BODY:
+                return _joined(pieces)
+            if size <= MOST_PLAIN:
+                return await asyncio.to_thread(_joined, pieces)
+        blocks = await run_in_steps(STEP, collected(register_broker_blocks(version, configs)))
+        return await asyncio.to_thread(_compressed, blocks)
 
     async def register(self, connection: Connection) -> KVTable | None:
         """Register over the connection; return the ordered topics if the name server has any."""
@@ -129,17 +170,17 @@ class Registration:
         timeout = s.register_broker_timeout_mills / 1000
         if not s.force_register and not await self._is_outdated(connection, timeout):
             return None
-        body, compressed = self.body()
+        body = await self.body()
         header = RegisterBrokerRequestHeader(
             cluster_name=s.broker_cluster_name,
             broker_name=s.broker_name,
             broker_id=s.broker_id,
             broker_addr=self._address,
             ha_server_addr=self._ha_address,
-            compressed=compressed,
-            body_crc32=body_crc32(body),
+            compressed=body.compressed,
+            body_crc32=body.crc32,
         )
-        answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body, timeout=timeout)
+        answer = await connection.invoke(RequestCode.REGISTER_BROKER, header, body.data, timeout=timeout)
         _check(answer, connection, RequestCode.REGISTER_BROKER)
         return decode_body(answer.body, KVTable) if answer.body else None
 
@@ -256,10 +297,25 @@ def _check(answer: RemotingCommand, connection: Connection, code: RequestCode) -
         raise ResponseError(answer.code, answer.remark, address=connection.remote_address, request_code=code)
 
 
-def _with_permission(wrapper: TopicConfigSerializeWrapper, permission: int) -> TopicConfigSerializeWrapper:
-    """Return the table with the broker's own permission in place of each topic's."""
-    table = {
-        name: msgspec.structs.replace(config, perm=permission)
-        for name, config in wrapper.topic_config_table.items()
-    }
-    return TopicConfigSerializeWrapper(topic_config_table=table, data_version=wrapper.data_version)
+def _restrict(configs: list[TopicConfig], permission: int) -> Generator[None, None, None]:
+    """Put the broker's own permission in place of each topic's."""
+    for index, config in enumerate(configs):
+        configs[index] = msgspec.structs.replace(config, perm=permission)
+        yield
+
+
+def _plain(version: DataVersion, configs: list[TopicConfig]) -> Iterator[bytes]:
+    empty = TopicConfigSerializeWrapper(topic_config_table={}, data_version=version)
+    body = RegisterBrokerBody(topic_config_serialize_wrapper=empty, filter_server_list=[])
+    return encode_in_pieces(LongBody(body, topic_config_serialize_wrapper=table_body(version, configs)))
+
+
+def _joined(pieces: list[bytes]) -> RegistrationBody:
+    data = b"".join(pieces)
+    return RegistrationBody(data, False, body_crc32(data), len(data))
+
+
+def _compressed(blocks: list[bytes]) -> RegistrationBody:
+    compressor = zlib.compressobj()
+    data = b"".join([*map(compressor.compress, blocks), compressor.flush()])
+    return RegistrationBody(data, True, body_crc32(data), sum(map(len, blocks)))

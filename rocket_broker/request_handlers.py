@@ -8,9 +8,11 @@ from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.held_pulls import HeldPulls
+from rocket_broker.late_answers import LateAnswers
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.processors.cleaning import CleaningProcessor
 from rocket_broker.processors.clients import ClientsProcessor
+from rocket_broker.processors.consume_stats import ConsumeStatsProcessor
 from rocket_broker.processors.deduplicated import DeduplicatedSends
 from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.groups import GroupsProcessor
@@ -135,19 +137,32 @@ class RequestHandlers:
             settings=settings, store=store, topics=topics, groups=groups, offsets=offsets
         )
         messages = MessagesProcessor(settings=settings, store=store, topics=topics, consumers=consumers)
+        self._late = late = LateAnswers()
         topic = TopicsProcessor(
-            broker_name=name, clock=clock, store=store, topics=topics, offsets=offsets, consumers=consumers
+            broker_name=name,
+            clock=clock,
+            store=store,
+            topics=topics,
+            offsets=offsets,
+            consumers=consumers,
+            late=late,
         )
         group = GroupsProcessor(
+            clock=clock,
+            system=topics.system,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            producers=producers,
+        )
+        stats = ConsumeStatsProcessor(
             broker_name=name,
             broker_address=address,
-            clock=clock,
             store=store,
             topics=topics,
             groups=groups,
             offsets=offsets,
             consumers=consumers,
-            producers=producers,
         )
         self._relay = relay = RelayProcessor(
             settings=settings, store=store, topics=topics, groups=groups, offsets=offsets, consumers=consumers
@@ -225,9 +240,9 @@ class RequestHandlers:
             Code.QUERY_SUBSCRIPTION_BY_CONSUMER: group.subscription,
             Code.GET_PRODUCER_CONNECTION_LIST: group.producer_connections,
             Code.GET_ALL_PRODUCER_INFO: group.all_producers,
-            Code.GET_CONSUME_STATS: group.consume_stats,
-            Code.GET_BROKER_CONSUME_STATS: group.all_consume_stats,
-            Code.CLONE_GROUP_OFFSET: group.clone_offsets,
+            Code.GET_CONSUME_STATS: stats.of_group,
+            Code.GET_BROKER_CONSUME_STATS: stats.of_all,
+            Code.CLONE_GROUP_OFFSET: stats.clone,
             # Tools to live consumers
             Code.INVOKE_BROKER_TO_RESET_OFFSET: relay.reset_offset,
             Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
@@ -246,6 +261,7 @@ class RequestHandlers:
     async def stop(self) -> None:
         """Return when no answer is owed any more."""
         await self._sending.stop()
+        await self._late.stop()
         await self._relay.stop()
         await self._replies.stop()
         await self._cleaning.stop()

@@ -18,7 +18,15 @@ from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.limits import Limits
 from rocket_remoting.transport import Server, Transport
 
-__all__ = ["Answer", "Dispatcher", "RequestHandler", "limits", "listen", "warn_if_open"]
+__all__ = [
+    "Answer",
+    "Dispatcher",
+    "RequestHandler",
+    "failure_answer",
+    "limits",
+    "listen",
+    "warn_if_open",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -67,8 +75,8 @@ class Dispatcher:
         self._handlers = handlers
         self._admit = admit
         self._storing = frozenset(storing)
-        self._stores = RequestSteps(_failure, most_begun=MOST_STORING, outlives_connection=True)
-        self._reads = RequestSteps(_failure, most_begun=MOST_READING)
+        self._stores = RequestSteps(failure_answer, most_begun=MOST_STORING, outlives_connection=True)
+        self._reads = RequestSteps(failure_answer, most_begun=MOST_READING)
 
     def __call__(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
         """Return the answer; None if there is none, or if it comes later."""
@@ -119,7 +127,9 @@ def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingComm
     return RemotingCommand.response(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
 
 
-def _failure(connection: Connection, command: RemotingCommand, error: Exception) -> RemotingCommand | None:
+def failure_answer(
+    connection: Connection, command: RemotingCommand, error: Exception
+) -> RemotingCommand | None:
     """Return the answer to a request of which a step raised an error; None if it has been answered."""
     if isinstance(error, Refusal) or (isinstance(error, OSError) and error.errno in _NOT_NOTED):
         return _refused(command, error)

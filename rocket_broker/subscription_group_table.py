@@ -1,8 +1,13 @@
-"""The consumer groups this broker knows and what each may do, kept in Apache's ``subscriptionGroup.json``."""
+"""The consumer groups this broker knows and what each may do, kept in Apache's ``subscriptionGroup.json``.
+
+A change is a line in ``subscriptionGroup.json.log`` (`TableJournal`); the whole table is written a little later, in
+steps.
+"""
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from rocket_broker.loop_steps import collected, run_in_steps
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.shares import Shares
@@ -11,10 +16,12 @@ from rocket_broker.table_file import TableFile
 from rocket_broker.table_journal import TableJournal
 from rocket_remoting.bodies import (
     DataVersion,
+    Entries,
+    LongBody,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     decode_body,
-    encode_body,
+    encode_in_pieces,
 )
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
@@ -24,13 +31,16 @@ __all__ = ["SubscriptionGroupTable"]
 
 _log = logging.getLogger(__name__)
 
+_MOST_LOGGED = 20
+"""Groups of one request of which the log tells: a line takes as long as making the group."""
+
 
 class SubscriptionGroupTable:
     """All consumer groups of a broker; every change is on the disk before the call returns.
 
     Attributes:
         data_version: Counts the changes.
-        journal: The groups that appeared since the table was written.
+        journal: What has changed since the table was written.
     """
 
     def __init__(self, settings: BrokerSettings, clock: Clock) -> None:
@@ -56,9 +66,12 @@ class SubscriptionGroupTable:
         if stored is not None:
             self._configs.update(stored.subscription_group_table)
             self.data_version = stored.data_version
-        for version, config in self.journal.read(self.data_version, SubscriptionGroupConfig):
-            self._configs[config.group_name] = config
-            self.data_version = version
+        for change in self.journal.read(self.data_version, SubscriptionGroupConfig):
+            if change.entry is not None:
+                self._configs[change.entry.group_name] = change.entry
+            else:
+                self._configs.pop(change.removed, None)
+            self.data_version = change.version
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         """Return the group's configuration, or None when it does not exist."""
@@ -98,12 +111,15 @@ class SubscriptionGroupTable:
         self._own(groups, owner)
         for group in groups:
             self._configs[group] = SubscriptionGroupConfig(group_name=group)
+        for group in groups[:_MOST_LOGGED]:
             _log.info("consumer group %s created because it appeared", group)
+        if len(groups) > _MOST_LOGGED:
+            _log.info("and %d consumer groups more, in the same request", len(groups) - _MOST_LOGGED)
         self.data_version = self.data_version.next(self._clock.now_ms())
         try:
             self.journal.append(self.data_version, map(self._configs.__getitem__, groups))
         except OSError as e:  # who only reads is served on a full disk too
-            _log.error("consumer groups %s could not be noted, trying again: %s", groups, e)
+            _log.error("%d consumer groups could not be noted, trying again: %s", len(groups), e)
 
     def _own(self, groups: Collection[str], owner: str) -> None:
         """Note whose the new groups are."""
@@ -131,15 +147,17 @@ class SubscriptionGroupTable:
         Raises:
             Refusal: There would be more than ``maxGroups``, or more of them the owner's than its share.
         """
-        created = {config.group_name for config in configs} - self._configs.keys()
+        created = {config.group_name for config in configs if config.group_name not in self._configs}
         self._check_room(created, owner)
         self._own(created, owner)
-        for config in configs:
+        for config in configs[:_MOST_LOGGED]:
             known = config.group_name in self._configs
             _log.info("consumer group %s: %s", "changed" if known else "created", config)
-            self._configs[config.group_name] = config
+        if len(configs) > _MOST_LOGGED:
+            _log.info("and %d consumer groups more, in the same request", len(configs) - _MOST_LOGGED)
+        self._configs.update((config.group_name, config) for config in configs)
         if configs:
-            self._changed()
+            self._note(configs)
 
     def delete(self, group: str) -> bool:
         """Forget the group; return whether there was one."""
@@ -147,27 +165,44 @@ class SubscriptionGroupTable:
             return False
         self._shares.count(-1, self._owners.pop(group, ""))
         _log.info("consumer group %s deleted", group)
-        self._changed()
+        self._note(removed=[group])
         return True
 
-    def wrapper(self) -> SubscriptionGroupWrapper:
-        """Return the whole table as it goes to tools and the file."""
-        return SubscriptionGroupWrapper(
-            subscription_group_table=self._configs, data_version=self.data_version
-        )
+    def body(self) -> LongBody:
+        """Return the whole table, of now, as it goes to tools and the file."""
+        wrapper = SubscriptionGroupWrapper(subscription_group_table={}, data_version=self.data_version)
+        return LongBody(wrapper, subscription_group_table=Entries(list(self._configs.items())))
 
     def configs(self) -> Mapping[str, SubscriptionGroupConfig]:
         """Return every group by name; not to be changed through this."""
         return self._configs
 
     def save(self) -> None:
-        """Write ``subscriptionGroup.json``."""
-        self._file.write(encode_body(self.wrapper(), standard_json=True))
-        self.journal.clear()
+        """Write ``subscriptionGroup.json`` in one go, as long as no clients wait.
 
-    def _changed(self) -> None:
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.journal.begin_merge()
+        self._file.write(b"".join(encode_in_pieces(self.body(), standard_json=True)))
+        self.journal.end_merge()
+
+    async def write(self) -> None:
+        """Write ``subscriptionGroup.json``, in steps and by a thread.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.journal.begin_merge()
+        pieces = encode_in_pieces(self.body(), standard_json=True)
+        await self._file.write_and_sync(
+            await run_in_steps("the table of consumer groups is written", collected(pieces))
+        )
+        self.journal.end_merge()
+
+    def _note(self, configs: Sequence[SubscriptionGroupConfig] = (), *, removed: Sequence[str] = ()) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
-        self.save()
+        self.journal.append(self.data_version, configs, removed=removed)
 
     def __contains__(self, group: str) -> bool:
         return group in self._configs

@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -91,28 +91,31 @@ class TableFile:
             OSError: It cannot be written, as on a full disk; the file is what it was.
         """
         self._given += 1
-        self._write(content, self._given, self._durable)
+        self._write([content], self._given, self._durable)
 
-    async def write_and_sync(self, content: bytes) -> None:
+    async def write_and_sync(self, pieces: Sequence[bytes]) -> None:
         """As `write`, in a thread, and on the disk when this returns. What is given to `write` meanwhile counts.
 
         For tables that are written again and again: a file system that keeps the new name before the content would
         have the file and its backup empty after a power failure.
 
+        Args:
+            pieces: The JSON, in pieces.
+
         Raises:
             OSError: As `write`.
         """
         self._given += 1
-        await asyncio.to_thread(self._write, content, self._given, True)
+        await asyncio.to_thread(self._write, pieces, self._given, True)
 
-    def _write(self, content: bytes, number: int, durable: bool) -> None:
-        if len(content) <= INDENT_UP_TO:
-            content = msgspec.json.format(content, indent=1)
+    def _write(self, pieces: Sequence[bytes], number: int, durable: bool) -> None:
+        if sum(map(len, pieces)) <= INDENT_UP_TO:
+            pieces = [msgspec.json.format(b"".join(pieces), indent=1)]
         with self._writing:
             if number < self._written:
                 return
             try:
-                self._replace(content, durable)
+                self._replace(pieces, durable)
             except OSError as e:
                 e.filename = e.filename or str(
                     self._temporary
@@ -120,7 +123,7 @@ class TableFile:
                 raise
             self._written = number
 
-    def _replace(self, content: bytes, durable: bool) -> None:
+    def _replace(self, pieces: Sequence[bytes], durable: bool) -> None:
         make_private_directory(self.path.parent)
         is_good = self.path.exists() and not self._is_damaged
         if is_good and not self._is_synced:
@@ -129,7 +132,7 @@ class TableFile:
         with open_private(self._temporary, "wb") as file:
             if self.path.exists():
                 shutil.copymode(self.path, self._temporary)
-            file.write(content)
+            file.writelines(pieces)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,24 +1,24 @@
-"""What was added to a table since its file was last written.
+"""What has changed in a table since its file was last written.
 
 ::
 
-    topics.json        the whole table, written anew a little later, or with the next change made by hand
-    topics.json.log    {"version":{…},"entry":{…}}        one line for each addition since
-                       {"version":{…},"entry":{…}}
+    topics.json        the whole table, written anew a little later
+    topics.json.log    {"version":{…},"entry":{…}}        one line for each entry added or changed since
+                       {"version":{…},"removed":"name"}   … or removed
 
-A producer that makes ten thousand topics would have the whole table written ten thousand times: what appears by
-itself is only noted here at first. A line counts when its version is newer than that of the table that was read,
-so it does no harm when the broker is killed between writing the table and clearing the journal. Half a line, of a
-killed broker or a full disk, was never answered for: what comes next begins a line of its own.
+Writing a table takes time for each of its entries, and there may be tens of thousands. So a change only adds lines
+here, and the table is written in steps, once for all changes of two seconds. A line counts when its version is newer
+than that of the table that was read: lines that the table has do no harm when the broker is killed before they are
+dropped. Half a line, of a killed broker or a full disk, was never answered for: what comes next begins a line of its
+own.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,7 +26,7 @@ from rocket_broker.private_files import make_private_directory, open_private
 from rocket_remoting.bodies import Body, DataVersion, decode_body, encode_body
 from rocket_remoting.errors import RemotingError
 
-__all__ = ["TableJournal"]
+__all__ = ["Change", "TableJournal"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,87 +35,139 @@ B = TypeVar("B", bound=Body)
 MERGE_SECONDS = 2.0
 
 
+class Change(NamedTuple, Generic[B]):
+    """One line.
+
+    Attributes:
+        version: The table's version that has the change.
+        entry: The entry that was added or changed; None if one was removed.
+        removed: The name of the entry that was removed.
+    """
+
+    version: DataVersion
+    entry: B | None
+    removed: str
+
+
 class _Line(msgspec.Struct):
     version: DataVersion
-    entry: msgspec.Raw
+    entry: msgspec.Raw = msgspec.Raw()
+    removed: str = ""
 
 
 class TableJournal:
-    """The additions to one table.
+    """The changes of one table.
 
     Args:
         table: The table's file; the journal's name is that and ``.log``.
-        durable: Wait at each addition until the disk has it.
+        durable: Wait at each change until the disk has it.
     """
 
     def __init__(self, table: Path, *, durable: bool = False) -> None:
         self.path = table.with_name(table.name + ".log")
-        self._table = table
         self._durable = durable
-        self._added = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._since_begin: list[bytes] = []
 
-    def append(self, version: DataVersion, entries: Iterable[Body]) -> None:
-        """Note additions; they are on the disk, under one version of the table, when this returns.
+    def append(
+        self, version: DataVersion, entries: Iterable[Body] = (), *, removed: Iterable[str] = ()
+    ) -> None:
+        """Note changes; they are on the disk, under one version of the table, when this returns.
 
         Raises:
-            OSError: They cannot be written.
+            OSError: They cannot be written. The table gets them all the same, as soon as it can be written.
         """
-        head = b'{"version":' + encode_body(version) + b',"entry":'
-        lines = [head + encode_body(entry) + b"}\n" for entry in entries]
-        self._added.set()  # first: what cannot be noted is to be in the table all the same, as soon as it can
+        head = b'{"version":' + encode_body(version)
+        lines = [head + b',"entry":' + encode_body(entry) + b"}\n" for entry in entries]
+        lines += [head + b',"removed":' + msgspec.json.encode(name) + b"}\n" for name in removed]
+        self.note_change()
+        self._since_begin += lines
         make_private_directory(self.path.parent)
         with open_private(self.path, "a+b") as file:
-            if _ends_amid_a_line(file):
-                lines.insert(0, b"\n")
-            file.write(b"".join(lines))
-            if self._durable:
-                file.flush()
-                os.fsync(file.fileno())
+            begin = b"\n" if _ends_amid_a_line(file) else b""
+            file.write(begin + b"".join(lines))  # at once: a broker killed meanwhile has all of them or none
+            self._sync(file)
 
-    def read(self, after: DataVersion, type_: type[B]) -> list[tuple[DataVersion, B]]:
-        """Return the additions newer than a version of the table, with their versions; they are still to be merged."""
-        additions: list[tuple[DataVersion, B]] = []
+    def note_change(self) -> None:
+        """Have the table written although no line says why."""
+        self._changed.set()
+
+    def read(self, after: DataVersion, type_: type[B]) -> list[Change[B]]:
+        """Return the changes newer than a version of the table; they are still to be merged."""
+        changes: list[Change[B]] = []
         try:
             lines = self.path.read_bytes().split(b"\n")
         except FileNotFoundError:
-            return additions
+            return changes
         for line in lines[:-1]:
             try:
                 read = msgspec.json.decode(line, type=_Line)
                 if read.version.counter > after.counter:
-                    additions.append((read.version, decode_body(bytes(read.entry), type_)))
+                    entry = decode_body(bytes(read.entry), type_) if bytes(read.entry) else None
+                    changes.append(Change(read.version, entry, read.removed))
             except (msgspec.MsgspecError, RemotingError) as e:
                 _log.warning("%s: a line is passed over: %s", self.path, e)
-        if additions:
-            self._added.set()
-        return additions
+        if changes:
+            self._changed.set()
+        return changes
 
-    def clear(self) -> None:
-        """Forget the additions: the table's file has them."""
-        self.path.unlink(missing_ok=True)
-        self._added.clear()
+    def begin_merge(self) -> None:
+        """Note that the table begins to be written: it has all changes up to now, and may lack later ones."""
+        self._since_begin.clear()
+        self._changed.clear()
+
+    def end_merge(self) -> None:
+        """Drop the lines that the table has since it was written.
+
+        Raises:
+            OSError: The journal cannot be written. It is what it was.
+        """
+        if not self._since_begin:
+            self.path.unlink(missing_ok=True)
+            return
+        fresh = self.path.with_name(self.path.name + ".tmp")
+        with open_private(fresh, "wb") as file:
+            file.writelines(self._since_begin)
+            self._sync(file)
+        fresh.replace(self.path)
 
     def merge(self, save: Callable[[], None]) -> None:
-        """Have the table written if something was added since it was; on a full disk the journal holds on to it."""
-        if not self._added.is_set():
-            return
-        try:
-            save()
-        except OSError as e:
-            _log.error("what is in %s could not be written into the table, trying again: %s", self.path, e)
+        """Have the table written if it changed since it was; on a full disk the journal holds on to the changes.
 
-    async def merge_periodically(self, save: Callable[[], None]) -> None:
-        """Have the table written two seconds after additions; runs until cancelled."""
+        Args:
+            save: Writes the table, between `begin_merge` and `end_merge`.
+        """
+        if self._changed.is_set():
+            try:
+                save()
+            except OSError as e:
+                self._keep(e)
+
+    async def merge_periodically(self, write: Callable[[], Awaitable[None]]) -> None:
+        """Have the table written two seconds after changes; runs until cancelled.
+
+        Args:
+            write: Writes the table, between `begin_merge` and `end_merge`.
+        """
         while True:
-            await self._added.wait()
+            await self._changed.wait()
             await asyncio.sleep(MERGE_SECONDS)
-            await asyncio.to_thread(_sync, self._table)  # who writes it waits for that: here nobody else does
-            self.merge(save)
+            try:
+                await write()
+            except OSError as e:
+                self._keep(e)
+            except asyncio.CancelledError:
+                self._changed.set()
+                raise
 
+    def _keep(self, error: OSError) -> None:
+        self._changed.set()
+        _log.error("what is in %s could not be written into the table, trying again: %s", self.path, error)
 
-def _sync(table: Path) -> None:
-    with suppress(OSError), table.open("rb") as file:
-        os.fsync(file.fileno())
+    def _sync(self, file: BinaryIO) -> None:
+        if self._durable:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def _ends_amid_a_line(file: BinaryIO) -> bool:

@@ -1,13 +1,15 @@
 """The topics of this broker: how many queues, who may read and write, kept in Apache's ``topics.json``.
 
-Every change is on the disk before the call returns, and told to the listeners (the registration with the name
-servers is one). What people change is written as a whole; topics that appear by themselves are only noted in
-``topics.json.log`` (`TableJournal`) until the whole is written a little later.
+Every change is on the disk before the call returns, and reported to the listeners (the registration with the name
+servers is one of them). A change is a line in ``topics.json.log`` (`TableJournal`); the whole table is written a little
+later, in steps.
 """
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
+from rocket_broker.loop_steps import collected, run_in_steps
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings, FlushDiskType
@@ -18,11 +20,13 @@ from rocket_broker.table_journal import TableJournal
 from rocket_remoting.address import log_peer
 from rocket_remoting.bodies import (
     DataVersion,
+    Entries,
     KVTable,
+    LongBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
     decode_body,
-    encode_body,
+    encode_in_pieces,
 )
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import ResponseCode
@@ -35,13 +39,16 @@ from rocket_remoting.topics import (
     SELF_TEST_TOPIC,
 )
 
-__all__ = ["TopicTable"]
+__all__ = ["TopicTable", "table_body"]
 
 _log = logging.getLogger(__name__)
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
 CLUSTER_TOPIC_QUEUES = 16
+
+_MOST_LOGGED = 20
+"""Topics of one request of which the log tells: a line takes as long as making the topic."""
 
 
 class TopicTable:
@@ -50,7 +57,7 @@ class TopicTable:
     Attributes:
         data_version: Counts the changes; name servers compare it.
         on_change: Called after each change of the table.
-        journal: The topics that appeared since the table was written.
+        journal: What has changed since the table was written.
         system: What clients may do with the broker's own topics and groups.
     """
 
@@ -63,6 +70,7 @@ class TopicTable:
         durable = settings.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._file = TableFile(settings.config_dir / "topics.json", durable=durable)
         self.journal = TableJournal(self._file.path, durable=durable)
+        self._deleting: set[str] = set()
         self._configs = self._own_topics()
         self._shares = Shares("topics of this broker (maxTopics)", lambda: settings.max_topics)
         self._owners: dict[str, str] = {}
@@ -79,9 +87,12 @@ class TopicTable:
         if stored is not None:
             self._configs.update(stored.topic_config_table)
             self.data_version = stored.data_version
-        for version, config in self.journal.read(self.data_version, TopicConfig):
-            self._configs[config.topic_name] = config
-            self.data_version = version
+        for change in self.journal.read(self.data_version, TopicConfig):
+            if change.entry is not None:
+                self._configs[change.entry.topic_name] = change.entry
+            else:
+                self._configs.pop(change.removed, None)
+            self.data_version = change.version
         return stored is not None
 
     def get(self, topic: str) -> TopicConfig | None:
@@ -159,7 +170,11 @@ class TopicTable:
 
         Those are left out for which ``maxTopics``, or the owner's share of them, leaves no room.
         """
-        missing = [config for config in configs if config.topic_name not in self._configs]
+        missing = [
+            config
+            for config in configs
+            if config.topic_name not in self._configs and config.topic_name not in self._deleting
+        ]
         room = min(self._settings.max_topics - len(self._configs), self._shares.room(owner))
         self._add(missing[: max(0, room)], owner)
 
@@ -170,7 +185,7 @@ class TopicTable:
             Refusal: There would be more than ``maxTopics``, or more of them the owner's than its share.
         """
         self._own(self._check_room([config.topic_name for config in configs], owner), owner)
-        for config in configs:
+        for config in configs[:_MOST_LOGGED]:
             _log.info(
                 "topic %s %s: %d queues to write, %d to read, perm %d",
                 config.topic_name,
@@ -179,9 +194,9 @@ class TopicTable:
                 config.read_queue_nums,
                 config.perm,
             )
-            self._configs[config.topic_name] = config
-        if configs:
-            self._changed()
+        if len(configs) > _MOST_LOGGED:
+            _log.info("and %d topics more, in the same request", len(configs) - _MOST_LOGGED)
+        self._put(configs)
 
     def delete(self, topic: str) -> bool:
         """Forget the topic; return whether there was one."""
@@ -189,8 +204,23 @@ class TopicTable:
             return False
         self._shares.count(-1, self._owners.pop(topic, ""))
         _log.info("topic %s deleted", topic)
-        self._changed()
+        self._note(removed=[topic])
         return True
+
+    @contextmanager
+    def deleting(self, topic: str) -> Iterator[None]:
+        """Forget the topic, and let nobody make it anew within the ``with``.
+
+        Raises:
+            Refusal: The topic is being deleted already.
+        """
+        self._check_not_deleting([topic])
+        self._deleting.add(topic)
+        try:
+            self.delete(topic)
+            yield
+        finally:
+            self._deleting.discard(topic)
 
     def mark_ordered(self, ordered: KVTable | None) -> None:
         """Set the order flag of exactly the topics the name server's order configuration has.
@@ -204,8 +234,8 @@ class TopicTable:
             if config.order != (topic in ordered.table):
                 config.order = not config.order
                 changed = True
-        if changed:
-            self._changed()
+        if changed:  # not a line for each topic: whoever has the table as it was is told again
+            self._count_change()
 
     def follow_settings(self) -> None:
         """Have the topic that others are copied from at a send, as the settings are now."""
@@ -215,12 +245,12 @@ class TopicTable:
                 self.update(copied)
 
     def register_again(self) -> None:
-        """Count a change without one: the same topics are to be registered in another way."""
-        self._changed()
+        """Count a change although no topic has changed: they are to be registered in another way."""
+        self._count_change()
 
-    def wrapper(self) -> TopicConfigSerializeWrapper:
-        """Return the whole table as it goes to name servers, tools and the file."""
-        return TopicConfigSerializeWrapper(topic_config_table=self._configs, data_version=self.data_version)
+    def body(self) -> LongBody:
+        """Return the whole table, of now, as it goes to tools and the file."""
+        return table_body(self.data_version, list(self._configs.values()))
 
     def configs(self) -> Mapping[str, TopicConfig]:
         """Return every topic by name; not to be changed through this."""
@@ -234,7 +264,8 @@ class TopicTable:
         Raises:
             Refusal: There is not.
         """
-        new = set(topics) - self._configs.keys()
+        new = {topic for topic in topics if topic not in self._configs}
+        self._check_not_deleting(new)
         if new and len(self._configs) + len(new) > self._settings.max_topics:
             raise Refusal(
                 code,
@@ -250,32 +281,58 @@ class TopicTable:
         if owner:
             self._owners.update(dict.fromkeys(topics, owner))
 
+    def _check_not_deleting(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if topic in self._deleting:
+                raise Refusal(ResponseCode.SYSTEM_BUSY, f"topic[{topic}] is being deleted: try again")
+
     def _add(self, configs: Sequence[TopicConfig], owner: str) -> None:
-        if not configs:
-            return
         self._own([config.topic_name for config in configs], owner)
-        self._configs.update((config.topic_name, config) for config in configs)
+        self._put(configs)
+
+    def _put(self, configs: Sequence[TopicConfig]) -> None:
+        if configs:
+            self._configs.update((config.topic_name, config) for config in configs)
+            self._note(configs)
+
+    def _note(self, configs: Sequence[TopicConfig] = (), *, removed: Sequence[str] = ()) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
         try:
-            self.journal.append(self.data_version, configs)
-        finally:  # they are there, noted or not
+            self.journal.append(self.data_version, configs, removed=removed)
+        finally:  # the table has changed, whether that was noted or not
             self._tell()
 
-    def _changed(self) -> None:
+    def _count_change(self) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
-        try:
-            self.save()
-        finally:  # it is so, written or not
-            self._tell()
+        self.journal.note_change()
+        self._tell()
 
     def _tell(self) -> None:
         for tell in self.on_change:
             tell()
 
     def save(self) -> None:
-        """Write ``topics.json``."""
-        self._file.write(encode_body(self.wrapper()))
-        self.journal.clear()
+        """Write ``topics.json`` in one go, as long as no clients wait.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.journal.begin_merge()
+        self._file.write(b"".join(encode_in_pieces(self.body())))
+        self.journal.end_merge()
+
+    async def write(self) -> None:
+        """Write ``topics.json``, in steps and by a thread.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self.journal.begin_merge()
+        pieces = encode_in_pieces(self.body())
+        await self._file.write_and_sync(
+            await run_in_steps("the table of topics is written", collected(pieces))
+        )
+        self.journal.end_merge()
 
     def _own_topics(self) -> dict[str, TopicConfig]:
         """Return the topics every broker has, as Apache's make them at start."""
@@ -305,6 +362,13 @@ class TopicTable:
 
     def __len__(self) -> int:
         return len(self._configs)
+
+
+def table_body(version: DataVersion, configs: Iterable[TopicConfig]) -> LongBody:
+    """Return a table of topics as it goes to name servers, tools and the file."""
+    wrapper = TopicConfigSerializeWrapper(topic_config_table={}, data_version=version)
+    pairs = ((config.topic_name, config) for config in configs)
+    return LongBody(wrapper, topic_config_table=Entries(pairs))
 
 
 def _auto_create_config(settings: BrokerSettings) -> TopicConfig:

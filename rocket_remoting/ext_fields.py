@@ -19,8 +19,8 @@ import msgspec
 from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
 
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""Java's ``int``. Where peers fill sets and maps with numbers, these must have 32 bits: Python takes numbers that differ
-by multiples of 2⁶¹ - 1 for equal at first, and would take seconds to read ten thousand of them into a set."""
+"""Java's ``int``. Where peers fill sets and maps with numbers, these must have 32 bits: larger ones that differ by
+multiples of 2⁶¹ - 1 have one hash in Python, and reading ten thousand of them into a set would take seconds."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """Java's ``long``."""

@@ -18,7 +18,7 @@ from rocket_broker.refusal import Refusal
 from rocket_broker.request_steps import Steps
 from rocket_broker.serving import Answer
 from rocket_broker.settings import BrokerSettings
-from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.message_store import MOST_ENTRIES, MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
 from rocket_remoting.batch import BatchEntry
 from rocket_remoting.codes import ResponseCode
@@ -47,6 +47,8 @@ LONGEST_PROPERTIES = MAX_PROPERTIES_LENGTH - 512
 """Bytes that a message may bring; the broker adds its cluster's name."""
 
 _SAME_KEY_HASH = 64
+_MOST_ENTRIES = 4 * MOST_ENTRIES
+"""Entries of the index that are looked at for one key. If there are more, the batch is refused."""
 _EVER = 2**63 - 1
 
 
@@ -101,9 +103,9 @@ class DeduplicatedSends:
         batch: Sequence[BatchPart],
     ) -> Steps:
         count = yield from _checked_count(batch, header)
-        known = self._known(header, count)
+        known = yield from self._known(header, count)
         if header.epoch < known.epoch or header.sequence + count - 1 <= known.sequence:
-            last = known.last or self._found(header, header.sequence + count - 1)
+            last = known.last or (yield from self._found(header, header.sequence + count - 1))
             if last is None:
                 raise _gap(header, "its writer has begun a later epoch")
             return self._sending.answer_stored(connection, command, StoredRun.of(last), header.queue_id)
@@ -126,34 +128,39 @@ class DeduplicatedSends:
         if len(self._writers) > MAX_WRITERS:
             self._writers.popitem(last=False)
 
-    def _known(self, header: SendDeduplicatedRequestHeader, count: int) -> _Stored:
-        """What the writer has stored, as far as this batch is concerned."""
+    def _known(self, header: SendDeduplicatedRequestHeader, count: int) -> Generator[None, None, _Stored]:
+        """Return what the writer has stored, as far as this batch is concerned."""
         stored = self._writers.get((header.topic, header.queue_id, header.writer))
         if stored is None:
-            return self._looked_for(header, count)
+            return (yield from self._looked_for(header, count))
         if header.epoch > stored.epoch:
             return _Stored(header.epoch, -1, None)
         return stored
 
-    def _looked_for(self, header: SendDeduplicatedRequestHeader, count: int) -> _Stored:
+    def _looked_for(
+        self, header: SendDeduplicatedRequestHeader, count: int
+    ) -> Generator[None, None, _Stored]:
         """Find by the index how much of the batch is stored: all up to one of its messages, as none leaves a gap."""
         self._store.commit()  # what waits for that is not in the index
         low, high = header.sequence - 1, header.sequence + count - 1
-        last = self._found(header, low) if low >= 0 else None
+        last = (yield from self._found(header, low)) if low >= 0 else None
         if low >= 0 and last is None:
             return _Stored(header.epoch, -1, None)
         while low < high:
             middle = (low + high + 1) // 2
-            found = self._found(header, middle)
+            found = yield from self._found(header, middle)
             if found is None:
                 high = middle - 1
             else:
                 low, last = middle, found
         return _Stored(header.epoch, low, last)
 
-    def _found(self, header: SendDeduplicatedRequestHeader, sequence: int) -> PutResult | None:
+    def _found(
+        self, header: SendDeduplicatedRequestHeader, sequence: int
+    ) -> Generator[None, None, PutResult | None]:
         key = sequence_key(header.writer, header.epoch, sequence)
-        for record in self._store.query(header.topic, key, _SAME_KEY_HASH, 0, _EVER):
+        found = yield from self._store.find(header.topic, key, _SAME_KEY_HASH, 0, _EVER, _MOST_ENTRIES)
+        for record in found.records:
             message = peek_record(record)
             if decode_stored_properties(message.properties).get(PROPERTY_UNIQUE_KEY) == key:
                 return PutResult(
@@ -163,6 +170,11 @@ class DeduplicatedSends:
                     message.queue_offset,
                     message.store_timestamp,
                 )
+        if not found.is_complete:
+            raise Refusal(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"whether {key} is stored is not known: {_MOST_ENTRIES} entries of the index have its slot",
+            )
         return None
 
 

@@ -1,11 +1,13 @@
 """Requests 12, 33 and 321: find messages by key or by id, and look into a consume queue."""
 
-from itertools import islice
+from itertools import accumulate, islice
 
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.long_answer import MAX_ANSWER
 from rocket_broker.refusal import Refusal
+from rocket_broker.request_steps import Steps
 from rocket_broker.settings import BrokerSettings
-from rocket_broker.store.message_store import MessageStore
+from rocket_broker.store.message_store import MOST_ENTRIES, MessageStore
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody, encode_body
 from rocket_remoting.codes import ResponseCode
@@ -39,21 +41,27 @@ class MessagesProcessor:
         self._topics = topics
         self._consumers = consumers
 
-    def query(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
-        """QUERY_MESSAGE (12): messages of a topic by key, or by the id their producer gave them."""
+    def query(self, connection: Connection, command: RemotingCommand) -> Steps:
+        """QUERY_MESSAGE (12): messages of a topic by key, or by the id their producer gave them.
+
+        The number that is asked for counts, as with Apache's broker, up to ``maxMsgsNumBatch``; for the id it is
+        ``defaultQueryMaxNum``. Of messages that are too many bytes for an answer, the newest are told.
+        """
         header = command.header(QueryMessageRequestHeader)
-        most = self._settings.default_query_max_num
-        count = most if header.unique_key_query else min(max(header.max_num, 1), most)
-        records = self._store.query(
+        count = self._settings.default_query_max_num if header.unique_key_query else max(header.max_num, 1)
+        found = yield from self._store.find(
             header.topic, header.key, count, header.begin_timestamp, header.end_timestamp
         )
-        if not records:
-            raise Refusal(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        if not found.records:
+            remark = "can not find message, maybe time range not correct"
+            if not found.is_complete:
+                remark += f": {MOST_ENTRIES} entries of the index were looked at, and no older ones"
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
         timestamp, offset = self._store.index_end
         answer = QueryMessageResponseHeader(
             index_last_update_timestamp=timestamp, index_last_update_phyoffset=offset
         )
-        return RemotingCommand.response(command, header=answer, parts=records)
+        return RemotingCommand.response(command, header=answer, parts=_newest(found.records))
 
     def view(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """VIEW_MESSAGE_BY_ID (33): the record at a commit log offset."""
@@ -92,3 +100,9 @@ class MessagesProcessor:
             min_queue_index=self._store.min_offset(topic, queue_id),
         )
         return RemotingCommand.response(command, body=encode_body(body))
+
+
+def _newest(records: list[memoryview]) -> list[memoryview]:
+    """Return the last of the records, as many as fit into an answer."""
+    sizes = accumulate(map(len, reversed(records)))
+    return records[-sum(size <= MAX_ANSWER for size in sizes) :]

@@ -1,13 +1,15 @@
 """Requests 14, 15, 29 to 32 and 308: where a group is in a queue, and what a queue holds."""
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.long_answer import long_answer
 from rocket_broker.memory import is_far_behind
 from rocket_broker.refusal import Refusal
+from rocket_broker.request_steps import Steps
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import QueryCorrectionOffsetBody, encode_body
+from rocket_remoting.bodies import Entries, LongBody, QueryCorrectionOffsetBody
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
@@ -117,7 +119,7 @@ class OffsetsProcessor:
             command, header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp)
         )
 
-    def correction(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def correction(self, connection: Connection, command: RemotingCommand) -> Steps:
         """QUERY_CORRECTION_OFFSET (308): for each queue the least that any group but some has consumed.
 
         Where the group to compare with is behind that, the greatest number there is: nothing is to be corrected.
@@ -126,15 +128,22 @@ class OffsetsProcessor:
         topic = header.topic
         left_out = set((header.filter_groups or "").split(","))
         least: dict[int, int] = {}
-        for group in self._offsets.groups_of(topic) - left_out:
-            for queue_id, offset in self._offsets.queues(group, topic).items():
+        for group in self._offsets.groups_of(topic):
+            if group in left_out:
+                continue
+            for queue_id, offset in list(self._offsets.queues(group, topic).items()):
                 if offset >= self._store.min_offset(topic, queue_id):
                     least[queue_id] = min(offset, least.get(queue_id, _MAX_LONG))
-        for queue_id, offset in self._offsets.queues(header.compare_group, topic).items():
+                yield
+        for queue_id, offset in list(self._offsets.queues(header.compare_group, topic).items()):
             if least.get(queue_id, 0) > offset:
                 least[queue_id] = _MAX_LONG
-        body = QueryCorrectionOffsetBody(correction_offsets=least)
-        return RemotingCommand.response(command, body=encode_body(body))
+            yield
+        body = LongBody(
+            QueryCorrectionOffsetBody(correction_offsets={}), correction_offsets=Entries(least.items())
+        )
+        instead = "ask for single queues (QUERY_CONSUMER_OFFSET)"
+        return (yield from long_answer(command, body, instead=instead))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """Whether the queue still has its first message, and has it in memory by Apache's reckoning."""

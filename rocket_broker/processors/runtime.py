@@ -4,8 +4,10 @@ import shutil
 from pathlib import Path
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.long_answer import long_answer
 from rocket_broker.loop_time import loop_time
 from rocket_broker.queue_time import QueueTime
+from rocket_broker.request_steps import Steps
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
@@ -54,9 +56,10 @@ class RuntimeProcessor:
             table[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
         return RemotingCommand.response(command, body=encode_body(KVTable(table=table)))
 
-    def consumer_offsets(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def consumer_offsets(self, connection: Connection, command: RemotingCommand) -> Steps:
         """GET_ALL_CONSUMER_OFFSET (43): the content of consumerOffset.json."""
-        return RemotingCommand.response(command, body=self._offsets.encode())
+        instead = "ask for the groups of a topic (QUERY_TOPIC_CONSUME_BY_WHO) and their progress (GET_CONSUME_STATS)"
+        return long_answer(command, self._offsets.body(), instead=instead, standard_json=True)
 
     def delay_offsets(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """GET_ALL_DELAY_OFFSET (45): the content of delayOffset.json."""

@@ -1,18 +1,28 @@
 """Requests 17, 18, 21, 202, 215, 300, 303, 305, 316, 343 and 351: make, list, measure and delete topics."""
 
+from collections.abc import Generator, Iterator
 from functools import partial
+from itertools import chain
 
 from msgspec.structs import replace
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.late_answers import LateAnswers
+from rocket_broker.long_answer import long_answer
+from rocket_broker.loop_steps import run_in_steps
 from rocket_broker.refusal import Refusal, check_config_size, check_topic_name
+from rocket_broker.request_body import read_body
+from rocket_broker.request_steps import Steps
 from rocket_broker.settings import MAX_QUEUES
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import (
     CreateTopicListRequestBody,
+    Entries,
     GroupList,
+    Items,
+    LongBody,
     QueryConsumeTimeSpanBody,
     QueueTimeSpan,
     TopicConfig,
@@ -20,7 +30,6 @@ from rocket_remoting.bodies import (
     TopicList,
     TopicOffset,
     TopicStatsTable,
-    decode_body,
     encode_body,
 )
 from rocket_remoting.clock import Clock
@@ -42,6 +51,7 @@ from rocket_remoting.topics import SYSTEM_TOPICS
 
 __all__ = ["TopicsProcessor"]
 
+_SINGLE_QUEUES = "ask for single queues (GET_MIN_OFFSET, GET_MAX_OFFSET, GET_EARLIEST_MSG_STORETIME)"
 _PERMISSIONS = PERM_PRIORITY | PERM_READ | PERM_WRITE | PERM_INHERIT
 
 
@@ -57,7 +67,9 @@ class TopicsProcessor:
         topics: TopicTable,
         offsets: ConsumerOffsetTable,
         consumers: ConsumerTable,
+        late: LateAnswers,
     ) -> None:
+        self._late = late
         self._broker_name = broker_name
         self._clock = clock
         self._store = store
@@ -83,12 +95,14 @@ class TopicsProcessor:
         self._topics.update(config, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
-    def update_all(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def update_all(self, connection: Connection, command: RemotingCommand) -> Steps:
         """UPDATE_AND_CREATE_TOPIC_LIST (18): several topics, all or none."""
-        told = decode_body(command.body, CreateTopicListRequestBody).topic_config_list
-        configs = [self._changed(config) for config in told]
-        for config in configs:
-            self._check(config)
+        told = read_body(command, CreateTopicListRequestBody).topic_config_list
+        configs = []
+        for config in told:
+            configs.append(self._changed(config))
+            self._check(configs[-1])
+            yield
         self._topics.update(*configs, owner=connection.counted_as)
         return RemotingCommand.response(command)
 
@@ -102,25 +116,40 @@ class TopicsProcessor:
             attributes=_attributes(changes, known.attributes if known is not None else {}),
         )
 
-    def delete(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def delete(self, connection: Connection, command: RemotingCommand) -> None:
         """DELETE_TOPIC_IN_BROKER (215): its messages and what groups consumed of it go too."""
         topic = command.header(DeleteTopicRequestHeader).topic
         self._check_own(topic)
-        self._topics.delete(topic)
-        self._offsets.remove_topic(topic)
-        self._store.delete_topic(topic)
+        self._late.begin(connection, command, self._delete(command, topic))
+
+    async def _delete(self, command: RemotingCommand, topic: str) -> RemotingCommand:
+        with self._topics.deleting(topic):
+            await run_in_steps("offsets are deleted", self._offsets.remove_topic(topic))
+            await self._store.delete_topics([topic])
         return RemotingCommand.response(command)
 
-    def delete_unused(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def delete_unused(self, connection: Connection, command: RemotingCommand) -> None:
         """CLEAN_UNUSED_TOPIC (316): delete the queues of topics that are no more in the table."""
-        for topic in self._store.topics_with_queues():
-            if topic not in self._topics and not self._topics.is_system(topic):
-                self._store.delete_topic(topic)
+        self._late.begin(connection, command, self._delete_unused(command))
+
+    async def _delete_unused(self, command: RemotingCommand) -> RemotingCommand:
+        unused = await run_in_steps("unused topics are looked for", self._unused())
+        if unused:
+            await self._store.delete_topics(unused)
         return RemotingCommand.response(command)
 
-    def all_configs(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def _unused(self) -> Generator[None, None, list[str]]:
+        unused = []
+        for topic in self._store.stored_topics():
+            if topic not in self._topics and not self._topics.is_system(topic):
+                unused.append(topic)
+            yield
+        return unused
+
+    def all_configs(self, connection: Connection, command: RemotingCommand) -> Steps:
         """GET_ALL_TOPIC_CONFIG (21)."""
-        return RemotingCommand.response(command, body=encode_body(self._topics.wrapper()))
+        instead = "ask for single topics (GET_TOPIC_CONFIG)"
+        return long_answer(command, self._topics.body(), instead=instead)
 
     def config(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """GET_TOPIC_CONFIG (351)."""
@@ -130,39 +159,51 @@ class TopicsProcessor:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {topic}")
         return RemotingCommand.response(command, body=encode_body(config))
 
-    def stats(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def stats(self, connection: Connection, command: RemotingCommand) -> Steps:
         """GET_TOPIC_STATS_INFO (202): first and last offset of each queue, and when it last grew."""
         topic = command.header(GetTopicStatsInfoRequestHeader).topic
-        config = self._existing(topic)
-        table = {
-            self._queue(topic, queue): self._span(topic, queue) for queue in range(config.write_queue_nums)
-        }
-        return RemotingCommand.response(command, body=encode_body(TopicStatsTable(offset_table=table)))
+        queues = range(self._existing(topic).write_queue_nums)
+        spans = ((self._queue(topic, queue_id), self._span(topic, queue_id)) for queue_id in queues)
+        body = LongBody(TopicStatsTable(offset_table={}), offset_table=Entries(spans))
+        return long_answer(command, body, instead=_SINGLE_QUEUES)
 
-    def consumers_of(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def consumers_of(self, connection: Connection, command: RemotingCommand) -> Steps:
         """QUERY_TOPIC_CONSUME_BY_WHO (300): the groups that consume a topic, or did."""
         topic = command.header(QueryTopicConsumeByWhoRequestHeader).topic
-        groups = self._consumers.groups_of(topic) | self._offsets.groups_of(topic)
-        return RemotingCommand.response(command, body=encode_body(GroupList(group_list=groups)))
+        body = LongBody(GroupList(group_list=set()), group_list=Items(self._groups_of(topic)))
+        return long_answer(command, body, instead="the topic has too many groups to be listed")
 
-    def topics_of_group(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def _groups_of(self, topic: str) -> Iterator[str | None]:
+        """Yield the groups that have offsets in a topic or subscribe to it, each once; None is a pause."""
+        found = dict.fromkeys(self._offsets.groups_of(topic))
+        yield from found
+        yield from (group if group not in found else None for group in self._consumers.groups_of(topic))
+
+    def topics_of_group(self, connection: Connection, command: RemotingCommand) -> Steps:
         """QUERY_TOPICS_BY_CONSUMER (343): the topics a group has committed offsets in."""
         group = command.header(QueryTopicsByConsumerRequestHeader).group
-        body = TopicList(topic_list=self._offsets.topics_of(group))
-        return RemotingCommand.response(command, body=encode_body(body))
+        topics = Items(self._offsets.topics_of(group))
+        body = LongBody(TopicList(topic_list=set()), topic_list=topics)
+        return long_answer(command, body, instead="the group has too many topics to be listed")
 
-    def system_topics(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def system_topics(self, connection: Connection, command: RemotingCommand) -> Steps:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
-        own = {topic for topic in self._topics if self._topics.is_system(topic)}
-        return RemotingCommand.response(command, body=encode_body(TopicList(topic_list=own | SYSTEM_TOPICS)))
+        own = (
+            topic if topic not in SYSTEM_TOPICS and self._topics.is_system(topic) else None
+            for topic in list(self._topics)
+        )
+        body = LongBody(TopicList(topic_list=set()), topic_list=Items(chain(SYSTEM_TOPICS, own)))
+        return long_answer(command, body, instead="there are too many system topics to be listed")
 
-    def time_span(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def time_span(self, connection: Connection, command: RemotingCommand) -> Steps:
         """QUERY_CONSUME_TIME_SPAN (303): from when to when a topic's messages are, and where a group is."""
         header = command.header(QueryConsumeTimeSpanRequestHeader)
-        config = self._existing(header.topic)
-        spans = [self._time_span(header.topic, header.group, q) for q in range(config.write_queue_nums)]
-        body = QueryConsumeTimeSpanBody(consume_time_span_set=spans)
-        return RemotingCommand.response(command, body=encode_body(body))
+        queues = range(self._existing(header.topic).write_queue_nums)
+        spans = (self._time_span(header.topic, header.group, queue_id) for queue_id in queues)
+        body = LongBody(
+            QueryConsumeTimeSpanBody(consume_time_span_set=[]), consume_time_span_set=Items(spans)
+        )
+        return long_answer(command, body, instead=_SINGLE_QUEUES)
 
     def _time_span(self, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
         stored_at = partial(self._store.store_time, topic, queue_id)

@@ -167,7 +167,7 @@ class DelayService:
         offsets, delivered = dict(self.offsets), self._store.max_commit_log_offset
         try:
             if await self._store.flush_to(delivered):
-                await self._file.write_and_sync(_encoded(offsets))
+                await self._file.write_and_sync([_encoded(offsets)])
                 self._saved = offsets
         except OSError as e:
             _log.error("delay offsets could not be written, trying again: %s", e)

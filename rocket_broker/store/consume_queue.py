@@ -265,6 +265,11 @@ class ConsumeQueue:
             taken.append(self.files.take_first())
         return taken
 
+    def give_up_maps(self) -> None:
+        """Unmap the files; views of them stay readable."""
+        for file in self.files.files:
+            file.close()
+
     def remove(self) -> None:
         """Delete the queue."""
         while self.files.files:

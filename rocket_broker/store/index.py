@@ -4,12 +4,12 @@ A message is indexed under ``topic#key`` for its unique key and each of its keys
 non-negative. Two keys can have one hash: who asks looks at the answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rocket_broker.store.errors import FileSizeMismatch
-from rocket_broker.store.index_file import EntryCheck, IndexFile, StoreTime
+from rocket_broker.store.index_file import EntryCheck, IndexFile, IndexSearch, StoreTime
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 from rocket_broker.store.settings import StoreSettings
 from rocket_remoting.java_hash import java_hash
@@ -124,16 +124,19 @@ class Index:
         file.put_run(run, timestamp)
         self.dirty.add(file)
 
-    def find(self, topic: str, key: str, limit: int, begin: int, end: int) -> list[int]:
-        """Return commit log offsets, newest first, of messages with a key stored between two times."""
+    def find(  # noqa: PLR0917 - as `MessageStore.find`
+        self, topic: str, key: str, limit: int, begin: int, end: int, search: IndexSearch
+    ) -> Generator[None, None, None]:
+        """Find messages with a key stored between two times, newest first, in steps."""
         key_hash = _key_hash(topic, key)
-        found: list[int] = []
-        for file in reversed(self.files):
-            if file.overlaps(begin, end):
-                found += file.find(key_hash, limit - len(found), begin, end)
-            if file.begin_timestamp < begin or len(found) >= limit:
+        for file in reversed(list(self.files)):
+            if file not in self.files:  # deleted meanwhile, with all older ones
                 break
-        return found
+            if file.overlaps(begin, end):
+                yield from file.find(key_hash, limit, begin, end, search)
+            if file.begin_timestamp < begin or len(search.found) >= limit or not search.is_complete:
+                break
+            yield
 
     def cut(
         self, trusted_to: int, is_right: EntryCheck, stored_at: StoreTime, *, after_crash: bool = False

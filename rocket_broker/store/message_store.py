@@ -12,14 +12,16 @@ is stored with its entries, or refused.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from rocket_broker.loop_steps import run_all
 from rocket_broker.store.committing import Committer, HeldMessage
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.errors import StoreClosed, StoreFull
 from rocket_broker.store.files import FileLock, FileSystem, OsFileSystem
 from rocket_broker.store.flush import Flusher
+from rocket_broker.store.index_file import IndexSearch
 from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoredRun, StoreMessage
 from rocket_broker.store.queue_reader import RecordFilter, read
 from rocket_broker.store.queue_table import check_names
@@ -28,6 +30,7 @@ from rocket_broker.store.retention import Retention
 from rocket_broker.store.settings import FlushDiskType, StoreSettings
 from rocket_broker.store.store_files import StoreFiles
 from rocket_broker.store.time_search import offset_at, stored_at
+from rocket_broker.watchdog import Watchdog
 from rocket_remoting.clock import Clock
 from rocket_remoting.errors import LocalProtocolError
 from rocket_remoting.properties import MAX_PROPERTIES_LENGTH
@@ -36,7 +39,7 @@ from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSA
 if TYPE_CHECKING:
     from rocket_broker.store.message_run import MessageRun
 
-__all__ = ["ArrivalListener", "MessageStore"]
+__all__ = ["MOST_ENTRIES", "ArrivalListener", "FoundMessages", "MessageStore"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +47,27 @@ ArrivalListener = Callable[[str, int, int, Sequence[int], int], None]
 """Called with topic, queue id, the first one's queue offset, the tags code of each, and the store timestamp of
 messages that were stored one after the other."""
 
+MOST_ENTRIES = 262_144
+"""Entries of the index that one search looks at: some 0.15 s, in steps. Few in each file belong to other keys,
+unless somebody forges keys with the same hash; but a search for older messages passes all newer ones with the key."""
+
+_QUEUES_IN_ONE_GO = 100
+"""Queues of a topic that are deleted at once: unmapping them takes some milliseconds."""
 _TRANSACTION_BITS = TRANSACTION_ROLLBACK
 _IN_QUEUES = (TRANSACTION_NOT, TRANSACTION_COMMIT)
 _LONG = 2**63
+
+
+class FoundMessages(NamedTuple):
+    """What a search by key found.
+
+    Attributes:
+        records: The messages' records, oldest first.
+        is_complete: Whether there are no more, or more were not wanted: the search did not give up.
+    """
+
+    records: list[memoryview]
+    is_complete: bool
 
 
 class MessageStore:
@@ -73,6 +94,7 @@ class MessageStore:
             self._committer = Committer(self._files, self._commit_log.pool, self._flusher, self._publish)
             self._flusher.commit = self._committer.commit
         self._cleaning: asyncio.Task[None] | None = None
+        self._deleting = asyncio.Lock()
         self._locks: list[FileLock] = []
         self._is_open = False
         self._is_full = False
@@ -397,16 +419,37 @@ class MessageStore:
         last = self._commit_log.last_record
         return self._commit_log.record_at(last) if last >= 0 else None
 
-    def query(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[memoryview]:
-        """Return the records of messages that may have a key, oldest first, stored between two times.
+    def find(  # noqa: PLR0917 - as `query`
+        self,
+        topic: str,
+        key: str,
+        max_count: int,
+        begin_ms: int,
+        end_ms: int,
+        most_entries: int = MOST_ENTRIES,
+    ) -> Generator[None, None, FoundMessages]:
+        """Find the newest messages that may have a key, stored between two times, in steps.
 
         Other keys may have the same hash, and then their messages are among them: who asks looks at the
         properties, as Apache's clients do.
+
+        Args:
+            topic: The messages' topic.
+            key: A key of theirs, or their unique key.
+            max_count: Most messages.
+            begin_ms: When they were stored at the earliest, in milliseconds since 1970.
+            end_ms: When they were stored at the latest.
+            most_entries: How many entries of the index are looked at.
         """
+        search = IndexSearch(most_entries)
         limit = min(max_count, self.settings.max_msgs_num_batch)
-        offsets = sorted(set(self._index.find(topic, key, limit, begin_ms, end_ms)))
-        records = map(self._commit_log.record_at, offsets)
-        return [record for record in records if record is not None]
+        yield from self._index.find(topic, key, limit, begin_ms, end_ms, search)
+        records = map(self._commit_log.record_at, sorted(set(search.found)))
+        return FoundMessages([record for record in records if record is not None], search.is_complete)
+
+    def query(self, topic: str, key: str, max_count: int, begin_ms: int, end_ms: int) -> list[memoryview]:
+        """Return the records that `find` finds, oldest first, where nobody waits for the loop."""
+        return run_all(self.find(topic, key, max_count, begin_ms, end_ms)).records
 
     # What is there
 
@@ -434,6 +477,10 @@ class MessageStore:
         """Return each topic's queue ids: those that something was stored in."""
         return self._queues.topics()
 
+    def stored_topics(self) -> list[str]:
+        """Return the topics that have queues."""
+        return self._queues.names()
+
     @property
     def file_system(self) -> FileSystem:
         """Where the store's files are."""
@@ -456,18 +503,53 @@ class MessageStore:
 
     # Deleting
 
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic's queues; its messages stay in the commit log until that is deleted.
+    async def delete_topics(self, topics: Sequence[str]) -> None:
+        """Delete topics' queues, in steps and by a thread; their messages stay in the commit log until that is deleted.
 
-        Everything is brought to the disk first, so that no crash brings the queues back.
+        Everything is brought to the disk first, so that no crash brings the queues back. No message can be stored in
+        the topics until they are deleted.
 
         Raises:
-            OSError: The disk refused. Nothing is deleted then.
+            OSError: The disk refused. Nothing is deleted if it refused the first flush.
+        """
+        async with self._deleting:
+            self._queues.close(topics)
+            try:
+                await self._flusher.flush()
+                self.flush()  # what was stored meanwhile
+                for topic in topics:
+                    await self._remove_queues(topic)
+                self.flush()  # the mark need not lead to the queues any more
+            finally:
+                self._queues.open(topics)
+
+    async def _remove_queues(self, topic: str) -> None:
+        left = self._queues.of(topic)
+        while left:
+            taken, left = left[:_QUEUES_IN_ONE_GO], left[_QUEUES_IN_ONE_GO:]
+            with Watchdog("queues are deleted"):
+                for queue in taken:
+                    self._take(queue)
+            await asyncio.to_thread(_remove, taken)
+        self._queues.remove_directory(topic)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic's queues at once, as `delete_topics` does, in a store without clients.
+
+        Raises:
+            OSError: The disk refused. Nothing is deleted if it refused the first flush.
         """
         self.flush()
-        for queue in self._queues.remove(topic):
-            self._flusher.dirty_queues.discard(queue)
-        self.flush()  # the mark need not lead to them any more
+        queues = self._queues.of(topic)
+        for queue in queues:
+            self._take(queue)
+        _remove(queues)
+        self._queues.remove_directory(topic)
+        self.flush()
+
+    def _take(self, queue: ConsumeQueue) -> None:
+        self._queues.take(queue)
+        self._flusher.dirty_queues.discard(queue)
 
     async def delete_expired(self) -> int:
         """Delete the oldest files of the commit log that are older than they are kept; return how many (`retention`).
@@ -491,3 +573,8 @@ class MessageStore:
 
     def __repr__(self) -> str:
         return f"MessageStore({str(self.settings.root)!r}, {self._commit_log}, {self._queues})"
+
+
+def _remove(queues: Iterable[ConsumeQueue]) -> None:
+    for queue in queues:
+        queue.remove()

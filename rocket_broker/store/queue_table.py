@@ -1,6 +1,6 @@
 """The consume queues of a store, by topic and queue id."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.mapped_file import OpenMaps
@@ -19,24 +19,32 @@ class QueueTable:
         self._settings = settings
         self._maps = maps
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._by_topic: dict[str, dict[int, ConsumeQueue]] = {}
+        self._closed: set[str] = set()
         self.find = self._queues.get  # of (topic, queue id); the method of the dictionary, for its speed
 
     def add(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return the queue, a new one if there is none.
 
         Raises:
-            LocalProtocolError: The topic cannot be stored: it names no directory, or is too long.
+            LocalProtocolError: The topic cannot be stored: it names no directory, is too long, or is being deleted.
         """
         queue = self.find((topic, queue_id))
         if queue is None:
             check_names(topic, queue_id)
+            if topic in self._closed:
+                raise LocalProtocolError(
+                    f"topic {topic} is being deleted: no message can be stored in it now"
+                )
             queue = self._queues[topic, queue_id] = ConsumeQueue(topic, queue_id, self._settings, self._maps)
+            self._by_topic.setdefault(topic, {})[queue_id] = queue
         return queue
 
     def load(self, trusted_to: int) -> int:
         """Find the queues on the disk; return how many entries were taken back; see `ConsumeQueue.load`."""
         taken_back = 0
         self._queues.clear()
+        self._by_topic.clear()
         file_system = self._maps.file_system
         root = self._settings.consume_queue_path
         for topic in file_system.names(root):
@@ -52,22 +60,39 @@ class QueueTable:
 
     def topics(self) -> dict[str, list[int]]:
         """Return each topic's queue ids."""
-        topics: dict[str, list[int]] = {}
-        for topic, queue_id in sorted(self._queues):
-            topics.setdefault(topic, []).append(queue_id)
-        return topics
+        return {topic: sorted(self._by_topic[topic]) for topic in sorted(self._by_topic)}
 
-    def remove(self, topic: str) -> list[ConsumeQueue]:
-        """Delete a topic's queues and return them."""
-        queues = [queue for queue in self if queue.topic == topic]
-        for queue in queues:
-            queue.remove()
-            del self._queues[queue.topic, queue.queue_id]
+    def names(self) -> list[str]:
+        """Return the topics that have queues."""
+        return list(self._by_topic)
+
+    def of(self, topic: str) -> list[ConsumeQueue]:
+        """Return a topic's queues."""
+        return list(self._by_topic.get(topic, {}).values())
+
+    def close(self, topics: Iterable[str]) -> None:
+        """Let topics have no more queues until `open`: theirs are deleted."""
+        self._closed.update(topics)
+
+    def open(self, topics: Iterable[str]) -> None:
+        """Let topics have queues again."""
+        self._closed.difference_update(topics)
+
+    def take(self, queue: ConsumeQueue) -> None:
+        """Take a queue out, to be removed by any thread (`ConsumeQueue.remove`)."""
+        del self._queues[queue.topic, queue.queue_id]
+        queues = self._by_topic[queue.topic]
+        del queues[queue.queue_id]
+        if not queues:
+            del self._by_topic[queue.topic]
+        queue.give_up_maps()
+
+    def remove_directory(self, topic: str) -> None:
+        """Remove the directory of a topic whose queues are removed, unless something else is in it."""
         file_system = self._maps.file_system
         directory = self._settings.consume_queue_path / topic
-        if queues and file_system.size(directory) is not None and not file_system.names(directory):
+        if file_system.size(directory) is not None and not file_system.names(directory):
             file_system.remove(directory)
-        return queues
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))

@@ -58,7 +58,7 @@ from rocket_remoting.bodies.json_body import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.bodies.long_body import Entries, Items, LongBody, encode_in_pieces
+from rocket_remoting.bodies.long_body import Entries, Items, Later, LongBody, encode_in_pieces
 from rocket_remoting.bodies.routing import (
     BrokerData,
     BrokerMemberGroup,
@@ -74,6 +74,7 @@ from rocket_remoting.bodies.routing import (
     TopicRouteData,
     decode_register_broker_body,
     encode_register_broker_body,
+    register_broker_blocks,
 )
 
 __all__ = [
@@ -107,6 +108,7 @@ __all__ = [
     "Items",
     "KVTable",
     "KeyedBody",
+    "Later",
     "LockBatchRequestBody",
     "LockBatchResponseBody",
     "LongBody",
@@ -144,4 +146,5 @@ __all__ = [
     "encode_body",
     "encode_in_pieces",
     "encode_register_broker_body",
+    "register_broker_blocks",
 ]

@@ -3,7 +3,7 @@
 Constants of the enumerations stand in Java's order: the C++ client says them by their number.
 """
 
-from collections.abc import Set
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 
 import msgspec
@@ -57,8 +57,8 @@ class SubscriptionData(Body, kw_only=True):
     topic: str
     sub_string: str | None = None
     # Defaults that are shared: a heartbeat may have thousands of these, and two empty sets are most of each.
-    tags_set: Set[str] = frozenset()
-    code_set: Set[Int] = frozenset()
+    tags_set: AbstractSet[str] = frozenset()
+    code_set: AbstractSet[Int] = frozenset()
     sub_version: int = 0
     expression_type: str | None = "TAG"
 

@@ -34,8 +34,8 @@ def decode_body(data: bytes | memoryview, type_: type[B], *, forgiving_up_to: in
     Args:
         data: The JSON.
         type_: The body's class.
-        forgiving_up_to: How long the data may be, in bytes, if it is not quite the JSON that Java clients write: reading
-            that takes a hundred times as long. None: as long as it likes.
+        forgiving_up_to: Most bytes of data that is not quite the JSON which Java clients write: reading that takes a
+            hundred times as long. None: no bound.
 
     Raises:
         RemoteProtocolError: The data is no JSON, a required name is missing, or a value is not of its type.

@@ -10,7 +10,7 @@ Whoever makes entries may yield ``None`` in between: then an empty piece comes o
 pause. This module does no I/O.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
@@ -30,12 +30,13 @@ class Entries:
     """The entries of a map, made while they are written.
 
     Args:
-        pairs: Keys with their values, or None for a pause.
+        pairs: Keys with their values; bytes for entries that are written already, with commas between them; None for a
+            pause.
     """
 
     __slots__ = ("pairs",)
 
-    def __init__(self, pairs: Iterable[tuple[object, object] | None]) -> None:
+    def __init__(self, pairs: Iterable[tuple[object, object] | bytes | None]) -> None:
         self.pairs = pairs
 
 
@@ -52,6 +53,19 @@ class Items:
         self.values = values
 
 
+class Later:
+    """A value that is known when what comes before it in the body has been written.
+
+    Args:
+        value: Returns it.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Callable[[], object]) -> None:
+        self.value = value
+
+
 class LongBody:
     """A body of which some fields are made while they are written.
 
@@ -62,7 +76,7 @@ class LongBody:
 
     __slots__ = ("body", "fields")
 
-    def __init__(self, body: Body, **fields: Entries | Items) -> None:
+    def __init__(self, body: Body, **fields: "LongBody | Entries | Items | Later") -> None:
         gaps = dict.fromkeys(fields, msgspec.Raw(_GAP))
         self.body = replace(body, **gaps)
         names = (name for name in body.__struct_fields__ if name in fields)
@@ -93,7 +107,7 @@ class _Dump:
         self._keyed = keyed
         self._standard = standard
 
-    def pieces(self, value: LongBody | Entries | Items) -> Iterator[bytes]:
+    def pieces(self, value: LongBody | Entries | Items | Later) -> Iterator[bytes]:
         if isinstance(value, LongBody):
             head, *tails = self._whole(value.body).split(_GAP)
             yield head
@@ -102,14 +116,20 @@ class _Dump:
                 yield tail
         elif isinstance(value, Entries):
             yield from self._entries(value)
-        else:
+        elif isinstance(value, Items):
             yield from self._items(value)
+        else:
+            yield self._whole(value.value())
 
     def _entries(self, value: Entries) -> Iterator[bytes]:
         before = b"{"
         for pair in value.pairs:
-            if pair is None:
+            if not pair:
                 yield b""
+                continue
+            if isinstance(pair, bytes):
+                yield before + pair
+                before = b","
                 continue
             key, item = pair
             head = before + self._key(key) + b":"

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -144,17 +145,24 @@ def encode_register_broker_body(body: RegisterBrokerBody, *, compressed: bool = 
     if not compressed:
         return encode_body(body)
     wrapper = body.topic_config_serialize_wrapper
-    parts = [encode_body(wrapper.data_version)]
-    for config in wrapper.topic_config_table.values():
+    configs = list(wrapper.topic_config_table.values())
+    blocks = register_broker_blocks(wrapper.data_version, configs, body.filter_server_list)
+    return zlib.compress(b"".join(blocks))
+
+
+def register_broker_blocks(
+    version: DataVersion, configs: Sequence[TopicConfig], filter_servers: Sequence[str] = ()
+) -> Iterator[bytes]:
+    """Yield what is compressed in the body of REGISTER_BROKER (103), a block for each topic."""
+    yield _as_block(encode_body(version))
+    yield _INT.pack(len(configs))
+    for config in configs:
         attributes = msgspec.json.encode(config.attributes).decode() if config.attributes else "{}"
-        parts.append(
+        yield _as_block(
             f"{config.topic_name} {config.read_queue_nums} {config.write_queue_nums} {config.perm}"
             f" {config.topic_filter_type} {attributes}".encode()
         )
-    parts.append(msgspec.json.encode(body.filter_server_list))
-    blocks = [_INT.pack(len(part)) + part for part in parts]
-    blocks.insert(1, _INT.pack(len(wrapper.topic_config_table)))
-    return zlib.compress(b"".join(blocks))
+    yield _as_block(msgspec.json.encode(filter_servers))
 
 
 def decode_register_broker_body(data: bytes | memoryview, *, compressed: bool = False) -> RegisterBrokerBody:
@@ -185,6 +193,10 @@ def decode_register_broker_body(data: bytes | memoryview, *, compressed: bool = 
     version = decode_body(version_json, DataVersion)
     wrapper = TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)
     return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=servers)
+
+
+def _as_block(data: bytes) -> bytes:
+    return _INT.pack(len(data)) + data
 
 
 def _block(data: bytes, position: int) -> tuple[bytes, int]:

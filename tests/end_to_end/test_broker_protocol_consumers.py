@@ -177,7 +177,7 @@ def test_a_consumer_that_contradicts_its_group_is_refused_when_that_is_set() -> 
         wanted = {"g": {"orders": "B"}, "h": {"orders": "B"}}
         answer = await other.heartbeat("two", consumers=wanted, expected=ResponseCode.SYSTEM_ERROR)
         assert "one wants {orders: A}, two wants {orders: B}" in (answer.remark or "")
-        assert embedded.broker.consumers.groups_of("orders") == {"g", "h"}
+        assert set(embedded.broker.consumers.groups_of("orders")) == {"g", "h"}
         assert len(embedded.broker.consumers.get("g") or "") == 1
         await other.connection.close()
 

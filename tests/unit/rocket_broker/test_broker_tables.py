@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.loop_steps import run_all
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.properties_file import entries_of
 from rocket_broker.settings import BrokerSettings
@@ -124,7 +125,9 @@ def test_many_made_together_are_one_change(tmp_path: Path) -> None:
 
 def test_topics_json_is_apache_s(tmp_path: Path) -> None:
     """Each topic has the fields that Apache's brokers write and read."""
-    topic_table(tmp_path).update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
+    table = topic_table(tmp_path)
+    table.update(TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4))
+    table.save()
     stored = json.loads((tmp_path / "config" / "topics.json").read_bytes())
     assert stored["dataVersion"]["counter"] == 1
     expected = {
@@ -255,14 +258,69 @@ def test_offsets_are_found_and_forgotten_by_group_and_topic(tmp_path: Path) -> N
     table = ConsumerOffsetTable(settings(tmp_path))
     for group, topic in (("g", "t"), ("g", "%RETRY%g"), ("g2", "t"), ("g2", "t2")):
         table.commit(group, topic, 0, 1)
-    assert table.topics_of("g") == {"t", "%RETRY%g"}
-    assert table.groups_of("t") == {"g", "g2"}
+    assert table.topics_of("g") == ["t", "%RETRY%g"]
+    assert table.groups_of("t") == ["g", "g2"]
     table.clone("g2", "g3", "t")
     assert table.queues("g3", "t") == {0: 1}
-    table.remove_group("g")
-    assert table.topics_of("g") == set()
-    table.remove_topic("t")
+    run_all(table.remove_group("g"))
+    assert table.topics_of("g") == []
+    run_all(table.remove_topic("t"))
     assert set(table.table()) == {"t2@g2"}
+
+
+@pytest.mark.parametrize("by", ["topic", "group"])
+def test_offsets_that_were_forgotten_stay_forgotten_after_a_kill(tmp_path: Path, by: str) -> None:
+    """A topic may be made anew at once: what groups had consumed of the former one must not count for it."""
+    table = ConsumerOffsetTable(settings(tmp_path))
+    for group, topic in (("g", "t"), ("h", "u")):
+        table.commit(group, topic, 0, 5)
+    table.save()
+    run_all(table.remove_topic("t") if by == "topic" else table.remove_group("g"))
+    killed = ConsumerOffsetTable(settings(tmp_path))
+    killed.load()
+    assert killed.table() == {"u@h": {0: 5}}
+    assert (killed.groups_of("t"), killed.topics_of("g")) == ([], [])
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_kept(tmp_path: Path) -> None:
+    """Once they are written, the removal before them is over."""
+    table = ConsumerOffsetTable(settings(tmp_path))
+    table.commit("g", "t", 0, 5)
+    run_all(table.remove_topic("t"))
+    table.commit("g", "t", 0, 1)
+    table.save()
+    again = ConsumerOffsetTable(settings(tmp_path))
+    again.load()
+    assert again.table() == {"t@g": {0: 1}}
+    assert not (tmp_path / "config" / "consumerOffset.json.log").exists()
+
+
+def test_a_removal_while_offsets_are_written_is_kept(tmp_path: Path) -> None:
+    """The file may have what was removed; the journal says that it is gone."""
+
+    async def main() -> None:
+        table = ConsumerOffsetTable(settings(tmp_path))
+        store = MessageStore(settings(tmp_path).store_settings(), FixedClock())
+        store.load()
+        for number in range(20_000):
+            table.commit("g", f"t{number}", 0, 1)
+        writing = asyncio.create_task(table.save_periodically(store))
+        await asyncio.sleep(5)
+        await asyncio.sleep(0)
+        run_all(table.remove_topic("t0"))
+        await asyncio.sleep(1)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        await store.stop()
+
+    with VirtualTime() as time:
+        time.run(main())
+    stored = json.loads((tmp_path / "config" / "consumerOffset.json").read_bytes())["offsetTable"]
+    assert "t0@g" in stored
+    again = ConsumerOffsetTable(settings(tmp_path))
+    again.load()
+    assert again.get("g", "t0", 0) is None
+    assert again.get("g", "t1", 0) == 1
 
 
 def test_offsets_are_written_every_interval(tmp_path: Path) -> None:

@@ -105,7 +105,8 @@ def test_a_journal_is_read_and_continued_by_its_owner_only(tmp_path: Path) -> No
     )
     assert journal.path.read_bytes().startswith(b"half\n{")
     assert mode(journal.path) == 0o640
-    journal.clear()
+    journal.begin_merge()
+    journal.end_merge()
     journal.append(
         DataVersion(timestamp=1, counter=2),
         [entry],

@@ -61,12 +61,12 @@ def test_what_is_written_while_a_thread_writes_counts(
     monkeypatch.setattr(os, "fsync", fsync)
 
     async def main() -> None:
-        early, late = (asyncio.create_task(file.write_and_sync(content)) for content in (b"1", b"2"))
+        early, late = (asyncio.create_task(file.write_and_sync([content])) for content in (b"1", b"2"))
         await asyncio.sleep(0)
         file.write(b"3")
         await asyncio.gather(early, late)
         assert file.path.read_bytes() == b"3"
-        await file.write_and_sync(b"4")
+        await file.write_and_sync([b"4"])
         assert file.path.read_bytes() == b"4"
 
     asyncio.run(main())

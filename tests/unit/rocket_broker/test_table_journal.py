@@ -1,4 +1,4 @@
-"""What appears by itself is noted at once and written into the table later: nothing is lost, whenever it ends."""
+"""What changes is noted at once and written into the table later: nothing is lost, whenever the broker ends."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ import pytest
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.table_journal import TableJournal
 from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import DataVersion, TopicConfig
+from rocket_remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
 
@@ -48,6 +48,7 @@ def test_what_people_change_holds_against_older_lines(tmp_path: Path) -> None:
     lines = table.journal.path.read_bytes()
     table.update(TopicConfig(topic_name="orders", read_queue_nums=9, write_queue_nums=9))
     table.delete("bills")
+    table.save()
     table.journal.path.write_bytes(lines)
     again = topics(tmp_path)
     config = again.get("orders")
@@ -120,13 +121,14 @@ def test_the_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> N
     async def main() -> None:
         loop = asyncio.get_running_loop()
 
-        def save() -> None:
+        async def write() -> None:
+            journal.begin_merge()
             written.append(loop.time())
             if len(written) == 1:
                 raise OSError("disk full")
-            journal.clear()
+            journal.end_merge()
 
-        merging = asyncio.create_task(journal.merge_periodically(save))
+        merging = asyncio.create_task(journal.merge_periodically(write))
         for _ in range(3):
             journal.append(DataVersion(timestamp=0, counter=1), [TopicConfig(topic_name="t")])
             await asyncio.sleep(0.5)
@@ -138,3 +140,43 @@ def test_the_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> N
         time.run(main())
     assert len(written) == 2
     assert written[1] - written[0] == pytest.approx(2)
+
+
+def test_what_people_change_is_noted_too(tmp_path: Path) -> None:
+    """A table of fifty thousand topics is not written for each of them; a killed broker knows of all the same."""
+    table = topics(tmp_path)
+    table.update(TopicConfig(topic_name="orders", read_queue_nums=9, write_queue_nums=9))
+    table.update(TopicConfig(topic_name="bills"))
+    table.delete("bills")
+    assert not (tmp_path / "config" / "topics.json").exists()
+    again = topics(tmp_path)
+    assert again.configs() == table.configs()
+    assert again.data_version == table.data_version
+    groups = SubscriptionGroupTable(settings(tmp_path), FixedClock())
+    groups.update(SubscriptionGroupConfig(group_name="g"), SubscriptionGroupConfig(group_name="h"))
+    groups.delete("h")
+    killed = SubscriptionGroupTable(settings(tmp_path), FixedClock())
+    killed.load()
+    assert "g" in killed
+    assert "h" not in killed
+
+
+def test_changes_while_the_table_is_written_stay_in_the_journal(tmp_path: Path) -> None:
+    """The table that is written may lack them; those before are dropped."""
+
+    async def main() -> None:
+        table = topics(tmp_path)
+        sent_to(table, *(f"t{number}" for number in range(20_000)))
+        writing = asyncio.create_task(table.write())
+        await asyncio.sleep(0)
+        sent_to(table, "late")
+        table.delete("t0")
+        await writing
+        assert len(table.journal.path.read_bytes().splitlines()) == 2
+        assert topics(tmp_path).configs() == table.configs()
+        await table.write()
+        assert not table.journal.path.exists()
+        assert topics(tmp_path).configs() == table.configs()
+
+    with VirtualTime() as time:
+        time.run(main())

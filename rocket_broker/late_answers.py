@@ -1,0 +1,43 @@
+"""Requests that wait for the disk: each is handled by a task, and its connection's further requests wait meanwhile."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from rocket_broker.serving import failure_answer
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+
+__all__ = ["LateAnswers"]
+
+
+class LateAnswers:
+    """The requests that are under way."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(
+        self, connection: Connection, command: RemotingCommand, handling: Coroutine[Any, Any, RemotingCommand]
+    ) -> None:
+        """Handle a request, and answer it with what the coroutine returns or raises."""
+        connection.pause_requests(len(command.body))
+        task = asyncio.ensure_future(self._answer(connection, command, handling))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Return when all of them are handled."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @staticmethod
+    async def _answer(
+        connection: Connection, command: RemotingCommand, handling: Coroutine[Any, Any, RemotingCommand]
+    ) -> None:
+        try:
+            answer: RemotingCommand | None = await handling
+        except Exception as error:
+            answer = failure_answer(connection, command, error)
+        if answer is not None and not command.is_oneway:
+            connection.respond(answer)
+        connection.resume_requests()
