@@ -1,16 +1,17 @@
 """Payloads that are what they are: bytes, and text in its charset."""
 
-import codecs
 import datetime as dt
 import decimal
 import enum
 import uuid
+from codecs import CodecInfo
 from collections.abc import Callable
-from typing import Any, Literal, NewType, cast, get_args, get_origin
+from typing import Any, Final, Literal, NewType, cast, get_args, get_origin
 
 import msgspec
 
 from streamkit.errors import MessageConversionError
+from streamkit.messaging.charset import text_codec
 from streamkit.messaging.converter import Reader, Writer, type_name, without_none
 from streamkit.messaging.message import NoPayload
 from streamkit.messaging.mime import APPLICATION_OCTET_STREAM, MimeType
@@ -27,6 +28,9 @@ _SCALARS = (
     dt.time,
     dt.timedelta,
 )
+
+_SHOWN: Final = 300
+"""Characters of a payload that an error quotes: errors are logged and travel in headers of dead letters."""
 
 
 class BytesConverter:
@@ -117,14 +121,17 @@ def _charset(mime: MimeType) -> str:
     return "utf-8" if mime.is_json else mime.charset
 
 
-def _codec(mime: MimeType, type_: object) -> codecs.CodecInfo:
+def _codec(mime: MimeType, type_: object) -> CodecInfo:
+    """Return the codec of the content type's charset.
+
+    Raises:
+        MessageConversionError: The charset is unknown.
+    """
     try:
-        return codecs.lookup(_charset(mime))
+        return text_codec(_charset(mime))
     except LookupError as error:
         raise MessageConversionError(
-            f"{mime} names the charset {mime.charset!r}, which nobody knows.",
-            content_type=str(mime),
-            target_type=type_,
+            f"{mime.essence} names an {error}", content_type=str(mime), target_type=type_
         ) from error
 
 
@@ -133,7 +140,7 @@ def _scalar(text: str, type_: object, mime: MimeType) -> object:
         return msgspec.convert(text.strip(), cast("type[object]", type_), strict=False)
     except msgspec.ValidationError as error:
         raise MessageConversionError(
-            f"Cannot read the text {text!r} as {type_name(type_)}: {error}",
+            f"Cannot read the text {text[:_SHOWN]!r} as {type_name(type_)}: {str(error)[:_SHOWN]}",
             content_type=str(mime),
             target_type=type_,
         ) from error

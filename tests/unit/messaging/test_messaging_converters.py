@@ -299,7 +299,7 @@ def test_mixing_models_and_structs_is_refused():
         ([Plain()], "application/json", "Cannot write list as JSON"),
         ("text", "application/octet-stream", "carries bytes, not str"),
         (Item(1), "application/xml", "No converter writes Item as application/xml"),
-        ("x", "text/plain;charset=klingon", "'klingon', which nobody knows"),
+        ("x", "text/plain;charset=klingon", "text/plain names an unknown charset 'klingon'"),
         ("x", "nonsense", "is no content type"),
     ],
 )
