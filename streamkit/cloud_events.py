@@ -14,7 +14,6 @@ comes in any of them into it.
 """
 
 import base64
-import binascii
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
@@ -23,9 +22,12 @@ import msgspec
 
 from streamkit.binder.batch import Batch
 from streamkit.errors import MessageConversionError
+from streamkit.messaging.charset import text_codec
+from streamkit.messaging.document_limits import require_readable_json
 from streamkit.messaging.headers import CONTENT_TYPE, MessageHeaders, new_id
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.message import Message
+from streamkit.messaging.mime import MimeType
 
 if TYPE_CHECKING:
     from streamkit.messaging.channel import MessageChannel
@@ -38,6 +40,9 @@ _ROCKETMQ_CONTENT_TYPE: Final = "CE_contenttype"
 _STRUCTURED: Final = "application/cloudevents+json"
 _BATCHED: Final = "application/cloudevents-batch"
 _JSON: Final = "application/json"
+
+MAX_ATTRIBUTES: Final = 255
+"""Attributes of a structured event: each becomes a header, and as many headers can be embedded in a payload."""
 
 
 def cloud_event(
@@ -92,10 +97,10 @@ class CloudEvents(ChannelInterceptor):
     """
 
     def pre_send(self, message: Message[object], channel: "MessageChannel") -> Message[object]:
-        """The event with its attributes as headers ``ce-…``.
+        """Return the event with its attributes as headers ``ce-…``.
 
         Raises:
-            MessageConversionError: It is said to be a structured event, and is none.
+            MessageConversionError: The content type says that it is a structured event, and the payload is none.
         """
         batch = message.payload
         if isinstance(batch, Batch):
@@ -118,6 +123,8 @@ class _Envelope(msgspec.Struct):
 
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_attribute = msgspec.json.Decoder(str | int | float | bool | None).decode
+_decode_text = msgspec.json.Decoder(str).decode
 
 
 def _in_one_form(message: Message[object]) -> Message[object]:
@@ -146,30 +153,53 @@ def _attributes(headers: Mapping[str, object]) -> Iterator[tuple[str, object]]:
 
 
 def _opened(message: Message[object], envelope: bytes) -> Message[object]:
-    """The message of a structured event: its data as payload, its attributes as headers."""
+    """Return the message of a structured event: its data as payload, its attributes as headers.
+
+    Raises:
+        MessageConversionError: The payload is no CloudEvent, or is beyond the limits of this module.
+    """
     try:
+        require_readable_json(envelope)
         _decode_envelope(envelope)
         members = _decode_members(envelope)
         data = _data(members)
-    except (msgspec.MsgspecError, binascii.Error) as error:
+        told: dict[str, object] = {CONTENT_TYPE: _JSON, **dict(_told(members))}
+    except (ValueError, LookupError, RecursionError) as error:
         raise MessageConversionError(f"this is no CloudEvent as JSON: {error}", message) from error
-    told: dict[str, object] = {CONTENT_TYPE: _JSON}
-    for name, raw in members.items():
-        value = msgspec.json.decode(raw)
-        if value is not None:
-            told[PREFIX + name] = value
     if PREFIX + "datacontenttype" in told:
         told[CONTENT_TYPE] = told[PREFIX + "datacontenttype"]
     return Message(data, MessageHeaders.adopt({**message.headers, **told}))
+
+
+def _told(members: Mapping[str, msgspec.Raw]) -> Iterator[tuple[str, object]]:
+    """Yield the attributes as headers; an attribute that is null is none.
+
+    Raises:
+        ValueError: There are too many, or an attribute is neither text nor a number nor a boolean.
+    """
+    if len(members) > MAX_ATTRIBUTES:
+        raise ValueError(f"it has {len(members)} attributes, more than the limit of {MAX_ATTRIBUTES}")
+    for name, raw in members.items():
+        value = _decode_attribute(raw)
+        if value is not None:
+            yield PREFIX + name, value
 
 
 def _data(members: dict[str, msgspec.Raw]) -> bytes:
     """Take the data out of an event's members: as it would travel by itself."""
     encoded, data = members.pop("data_base64", None), members.pop("data", None)
     if encoded is not None:
-        return base64.b64decode(msgspec.json.decode(encoded, type=str), validate=True)
+        return base64.b64decode(_decode_text(encoded), validate=True)
     if data is None:
         return b""
-    value = msgspec.json.decode(data)
     # Text goes without quotes, under JSON too, as everywhere here.
-    return value.encode() if isinstance(value, str) else bytes(data)
+    return _text(_decode_text(data), members) if memoryview(data)[:1].tobytes() == b'"' else bytes(data)
+
+
+def _text(text: str, members: Mapping[str, msgspec.Raw]) -> bytes:
+    """Return the text as the event's content type says it is written."""
+    declared = members.get("datacontenttype")
+    mime = MimeType.parse(_decode_text(declared)) if declared is not None else None
+    if mime is None or mime.is_json:
+        return text.encode()
+    return text_codec(mime.charset).encode(text)[0]

@@ -16,12 +16,17 @@ from typing import Final
 
 import msgspec
 
+from streamkit.messaging.document_limits import UNCOUNTED_SIZE
+
 __all__ = ["embed_headers", "extract_headers"]
 
 _MARK: Final = 0xFF
 _VALUE_LENGTH: Final = struct.Struct(">I")
 # A mark, a count, and the shortest header there is; Spring asks for as much.
 _SHORTEST: Final = 9
+
+MAX_SIZE: Final = UNCOUNTED_SIZE
+"""Bytes that headers in front of a payload may have: a whole message has no more by default."""
 
 
 def embed_headers(payload: bytes, headers: Mapping[str, object]) -> bytes:
@@ -46,7 +51,10 @@ def embed_headers(payload: bytes, headers: Mapping[str, object]) -> bytes:
 
 
 def extract_headers(data: bytes) -> tuple[bytes, dict[str, object]]:
-    """Return the payload and the headers that were in front of it; of bytes without any, the bytes as they are."""
+    """Return the payload and the headers that were in front of it.
+
+    Bytes without headers come back as they are, and so do headers that cannot be read or lie beyond `MAX_SIZE`.
+    """
     if len(data) < _SHORTEST or data[0] != _MARK:
         return data, {}
     headers: dict[str, object] = {}
@@ -58,8 +66,10 @@ def extract_headers(data: bytes) -> tuple[bytes, dict[str, object]]:
             value_end = value_at + _VALUE_LENGTH.unpack_from(data, name_end)[0]
             if value_end > len(data):
                 return data, {}
+            if value_end > MAX_SIZE:
+                return data, {}
             headers[data[at + 1 : name_end].decode()] = msgspec.json.decode(data[value_at:value_end])
             at = value_end
-    except (IndexError, ValueError, msgspec.DecodeError, struct.error):
+    except (IndexError, ValueError, RecursionError, struct.error):
         return data, {}  # it only began as if there were headers
     return data[at:], headers

@@ -16,8 +16,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from streamkit.errors import MessageConversionError
+from streamkit.messaging.avro_limits import AvroLimits
 from streamkit.messaging.avro_schema import Schema, schema_of
 from streamkit.messaging.converter import Reader, Writer, type_name, without_none
+from streamkit.messaging.document_limits import MAX_DOCUMENT_SIZE
 from streamkit.messaging.json_converter import path_of, wrong_payload
 from streamkit.messaging.mime import MimeType
 
@@ -37,12 +39,16 @@ class AvroConverter:
     Without schemas it is among the provided converters.
     """
 
-    def __init__(self, schemas: Mapping[str, Schema] | None = None) -> None:
+    def __init__(
+        self, schemas: Mapping[str, Schema] | None = None, *, max_size: int = MAX_DOCUMENT_SIZE
+    ) -> None:
         """Make a converter.
 
         Args:
             schemas: With which schema payloads of a content type are written; others by their type's.
+            max_size: Bytes that a payload may have to be read.
         """
+        self._max_size = max_size
         self._schemas = {MimeType.parse(name).essence: schema for name, schema in (schemas or {}).items()}
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
@@ -60,8 +66,13 @@ class AvroConverter:
         written = fastavro.parse_schema(cast("Schema", given if given is not None else own))
         wanted = None if own is None or own is given else fastavro.parse_schema(own)
         build = _builder(target, mime)
+        limits = AvroLimits(written, max_size=self._max_size)
 
         def read(data: bytes) -> object:
+            try:
+                limits.check(data)
+            except ValueError as error:
+                raise wrong_payload(type_, mime, str(error), None) from error
             source = BytesIO(data)
             try:
                 value = fastavro.schemaless_reader(source, written, wanted)

@@ -1,9 +1,9 @@
 """The charsets that text may have: those that Java, IANA and Python all know as encodings of text.
 
 A content type comes with a message, so anybody may name any charset. Python's codec registry also holds codecs that are
-no encodings of text: `bz2` and `zlib` decompress without a bound, `rot13` and `hex` map something else, `punycode` takes
-quadratic time, `unicode_escape` reads escapes. The registry also remembers every name it was asked for. So a name is
-looked up in the table here, and only a codec of the table is asked for.
+no encodings of text: `bz2` and `zlib` decompress without a bound, `rot13` and `hex` map something else, `punycode`
+takes quadratic time, `unicode_escape` reads escapes. The registry also remembers every name it was asked for. So a name
+is looked up in the table here, and only a codec of the table is asked for.
 """
 
 import codecs
@@ -14,30 +14,30 @@ from typing import Final
 
 __all__ = ["CHARSETS", "text_codec"]
 
-CHARSETS: Final[frozenset[str]] = frozenset(
-    # Unicode
-    "utf_8 utf_8_sig utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le"
-    # ISO 646 and ISO 8859
-    " ascii latin_1 iso8859_1 iso8859_2 iso8859_3 iso8859_4 iso8859_5 iso8859_6 iso8859_7 iso8859_8 iso8859_9"
-    " iso8859_10 iso8859_11 iso8859_13 iso8859_14 iso8859_15 iso8859_16"
-    # Windows
-    " cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 cp932 cp949 cp950"
-    # IBM, and DOS
-    " cp037 cp273 cp424 cp437 cp500 cp720 cp737 cp775 cp850 cp852 cp855 cp856 cp857 cp858 cp860 cp861 cp862 cp863"
-    " cp864 cp865 cp866 cp869 cp875 cp1006 cp1026 cp1125 cp1140"
-    # China, Taiwan, Hong Kong
-    " gb2312 gbk gb18030 hz big5 big5hkscs"
-    # Japan
-    " shift_jis shift_jis_2004 shift_jisx0213 euc_jp euc_jis_2004 euc_jisx0213 iso2022_jp iso2022_jp_1 iso2022_jp_2"
-    " iso2022_jp_2004 iso2022_jp_3 iso2022_jp_ext"
-    # Korea
-    " euc_kr johab iso2022_kr"
-    # Cyrillic, Kazakh, Tajik, Thai
-    " koi8_r koi8_u koi8_t kz1048 ptcp154 tis_620"
-    # Apple, HP, Palm
-    " mac_arabic mac_croatian mac_cyrillic mac_farsi mac_greek mac_iceland mac_latin2 mac_roman mac_romanian"
-    " mac_turkish hp_roman8 palmos".split()
-)
+_BY_ORIGIN: Final[Mapping[str, str]] = {
+    "Unicode": ("utf_8 utf_8_sig utf_16 utf_16_be utf_16_le utf_32 utf_32_be utf_32_le"),
+    "ISO 646 and ISO 8859": (
+        "ascii latin_1 iso8859_1 iso8859_2 iso8859_3 iso8859_4 iso8859_5 iso8859_6 iso8859_7 iso8859_8 "
+        "iso8859_9 iso8859_10 iso8859_11 iso8859_13 iso8859_14 iso8859_15 iso8859_16"
+    ),
+    "Windows": ("cp1250 cp1251 cp1252 cp1253 cp1254 cp1255 cp1256 cp1257 cp1258 cp874 cp932 cp949 cp950"),
+    "IBM, and DOS": (
+        "cp037 cp273 cp424 cp437 cp500 cp720 cp737 cp775 cp850 cp852 cp855 cp856 cp857 cp858 cp860 cp861 "
+        "cp862 cp863 cp864 cp865 cp866 cp869 cp875 cp1006 cp1026 cp1125 cp1140"
+    ),
+    "China, Taiwan, Hong Kong": ("gb2312 gbk gb18030 hz big5 big5hkscs"),
+    "Japan": (
+        "shift_jis shift_jis_2004 shift_jisx0213 euc_jp euc_jis_2004 euc_jisx0213 iso2022_jp "
+        "iso2022_jp_1 iso2022_jp_2 iso2022_jp_2004 iso2022_jp_3 iso2022_jp_ext"
+    ),
+    "Korea": ("euc_kr johab iso2022_kr"),
+    "Cyrillic, Kazakh, Tajik, Thai": ("koi8_r koi8_u koi8_t kz1048 ptcp154 tis_620"),
+    "Apple, HP, Palm": (
+        "mac_arabic mac_croatian mac_cyrillic mac_farsi mac_greek mac_iceland mac_latin2 mac_roman "
+        "mac_romanian mac_turkish hp_roman8 palmos"
+    ),
+}
+CHARSETS: Final[frozenset[str]] = frozenset(name for names in _BY_ORIGIN.values() for name in names.split())
 """Python's names of the codecs that are allowed; each takes linear time."""
 
 _JAVA: Final[Mapping[str, str]] = {

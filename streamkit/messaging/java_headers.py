@@ -17,6 +17,8 @@ from uuid import UUID
 
 import msgspec
 
+from streamkit.messaging.document_limits import UNCOUNTED_SIZE, require_readable_json
+
 __all__ = ["STRING", "declared_types", "from_json", "java_type", "require_utf8", "to_json"]
 
 STRING: Final = "java.lang.String"
@@ -84,6 +86,7 @@ def java_type(value: object) -> str:
 def declared_types(data: str | bytes) -> dict[str, str]:
     """Header -> Java class, as a sender declared them; what cannot be read declares none."""
     try:
+        _require_readable(data)
         return msgspec.json.decode(data, type=dict[str, str])
     except (ValueError, RecursionError):
         return {}
@@ -93,14 +96,20 @@ def from_json(data: str | bytes, declared: str) -> object:
     """The value of a header that came as JSON with this Java class.
 
     Raises:
-        ValueError: It is no JSON, or not of that class.
+        ValueError: It is no JSON, not of that class, or larger than `document_limits` allow.
     """
     try:
+        _require_readable(data)
         value = msgspec.json.decode(data)
         restore = _FROM_JAVA.get(declared)
         return value if restore is None else restore(value)
     except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"{data[:_SHOWN]!r} is no {declared}") from error
+
+
+def _require_readable(data: str | bytes) -> None:
+    if len(data) > UNCOUNTED_SIZE:
+        require_readable_json(data.encode() if isinstance(data, str) else data)
 
 
 def _uuid(value: object) -> object:

@@ -3,23 +3,42 @@ of classes that no tag tells apart, by pydantic, which is not imported for anyth
 """
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 from msgspec import inspect
 
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.converter import Reader, Writer, type_name
+from streamkit.messaging.document_limits import MAX_DOCUMENT_SIZE, UNCOUNTED_SIZE, require_readable_json
 from streamkit.messaging.mime import MimeType
 
 _NOT_JSON = "neither a dataclass, a msgspec Struct, a TypedDict, a pydantic model nor a builtin"
-_PATH = " - at `"
+_AT = " - at `"
+_SHOWN: Final = 300
+"""Characters of a reason that an error quotes: msgspec puts a wrong value into it, whatever its length."""
+_TOO_DEEP: Final = "it is nested too deeply"
+
+_MOST_ERRORS: Final = 1000
+"""pydantic collects the errors of a whole document. Of more than these only their number is told: listing them takes
+a kilobyte for each."""
+_PATH_SIZE: Final = 64 << 10
+"""Bytes of a document in which the path of an error is looked up; in a larger one pydantic's own path is told."""
 
 
 class JsonConverter:
-    """Reads and writes `application/json` and everything suffixed `+json`."""
+    """Reads and writes `application/json` and everything suffixed `+json`.
 
-    def __init__(self) -> None:
+    How deeply a document may be nested is bounded by Python's recursion limit, and by 200 for pydantic's models.
+    """
+
+    def __init__(self, *, max_size: int = MAX_DOCUMENT_SIZE) -> None:
+        """Make a converter.
+
+        Args:
+            max_size: Bytes that a document may have to be read.
+        """
+        self._max_size = max_size
         self._encode = msgspec.json.Encoder(enc_hook=_encode_pydantic).encode
 
     def reader(self, type_: object, mime: MimeType) -> Reader | None:
@@ -33,11 +52,11 @@ class JsonConverter:
         try:
             unsupported = list(_unsupported(type_))
         except TypeError as error:  # a union, of which msgspec tells classes apart by their tags only
-            return _pydantic_reader(type_, mime, str(error))
+            return _pydantic_reader(type_, mime, self._max_size, str(error))
         if not unsupported:
-            return _msgspec_reader(type_, mime)
+            return _msgspec_reader(type_, mime, self._max_size)
         if all(hasattr(class_, "__pydantic_validator__") for class_ in unsupported):
-            return _pydantic_reader(type_, mime)
+            return _pydantic_reader(type_, mime, self._max_size)
         names = ", ".join(type_name(class_) for class_ in unsupported)
         raise _unreadable(type_, mime, f"{names} is {_NOT_JSON}")
 
@@ -54,19 +73,24 @@ class JsonConverter:
             ) from error
 
 
-def _msgspec_reader(type_: object, mime: MimeType) -> Reader:
+def _msgspec_reader(type_: object, mime: MimeType, max_size: int) -> Reader:
     decode = msgspec.json.Decoder(type_).decode
+    unchecked = min(UNCOUNTED_SIZE, max_size)
 
     def read(data: bytes) -> object:
+        if len(data) > unchecked:
+            _require_readable(data, max_size, type_, mime)
         try:
             return decode(data)
         except msgspec.DecodeError as error:
             raise wrong_payload(type_, mime, *path_of(error)) from error
+        except RecursionError as error:
+            raise wrong_payload(type_, mime, _TOO_DEEP, None) from error
 
     return read
 
 
-def _pydantic_reader(type_: object, mime: MimeType, refused: str | None = None) -> Reader:
+def _pydantic_reader(type_: object, mime: MimeType, max_size: int, refused: str | None = None) -> Reader:
     import pydantic
 
     try:
@@ -74,21 +98,45 @@ def _pydantic_reader(type_: object, mime: MimeType, refused: str | None = None) 
     except pydantic.errors.PydanticSchemaGenerationError as error:
         raise _unreadable(type_, mime, refused or str(error).splitlines()[0]) from error
 
+    unchecked = min(UNCOUNTED_SIZE, max_size)
+
     def read(data: bytes) -> object:
+        if len(data) > unchecked:
+            _require_readable(data, max_size, type_, mime)
         try:
             return adapter.validate_json(data)
         except pydantic.ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            raise wrong_payload(type_, mime, first["msg"], _json_path(first["loc"], data)) from error
+            count = error.error_count()
+            if count <= _MOST_ERRORS:
+                first = error.errors(include_url=False, include_input=False)[0]
+                raise wrong_payload(type_, mime, first["msg"], _json_path(first["loc"], data)) from error
+        except RecursionError as error:
+            raise wrong_payload(type_, mime, _TOO_DEEP, None) from error
+        # Raised out here, the error does not keep pydantic's, with all that it holds, as its context.
+        raise wrong_payload(type_, mime, f"pydantic finds {count} errors in it", None)
 
     return read
 
 
+def _require_readable(data: bytes, max_size: int, type_: object, mime: MimeType) -> None:
+    """Refuse a document that is too large or holds too many values.
+
+    Raises:
+        MessageConversionError: The document is refused.
+    """
+    try:
+        require_readable_json(data, max_size)
+    except ValueError as error:
+        raise wrong_payload(type_, mime, str(error), None) from error
+
+
 def _json_path(location: tuple[int | str, ...], data: bytes) -> str | None:
-    """`$.items[2].price` of pydantic's ("items", 2, "Order", "price"), less the names of a union's members."""
+    """Return `$.items[2].price` of pydantic's ("items", 2, "Order", "price"), less the names of a union's members."""
+    if len(data) > _PATH_SIZE:
+        return "".join(("$", *(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)))
     try:
         value = msgspec.json.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     path = "$"
     for number, step in enumerate(location, start=1):
@@ -106,14 +154,15 @@ def path_of(error: msgspec.DecodeError) -> tuple[str, str | None]:
 
     The path is the last part of the text. What comes before may quote the payload, so it is not searched for patterns.
     """
-    text = str(error)
-    reason, separator, path = text.rpartition(_PATH)
-    return (reason, path[:-1]) if separator and path.endswith("`") else (text, None)
+    reason, _, path = (text := str(error)).rpartition(_AT)
+    return (reason, path[:-1]) if reason and path.endswith("`") else (text, None)
 
 
 def wrong_payload(type_: object, mime: MimeType, reason: str, path: str | None) -> MessageConversionError:
     """The error for a payload that is not what its type says, at `path`."""
-    where = f" at {path}" if path else ""
+    where = f" at {path[:_SHOWN]}" if path else ""
+    if len(reason) > _SHOWN:
+        reason = f"{reason[:_SHOWN]}…"
     return MessageConversionError(
         f"Cannot read the payload as {type_name(type_)} from {mime.essence}: {reason}{where}",
         content_type=str(mime),

@@ -1,6 +1,7 @@
 """Headers embedded in payloads, byte for byte as Spring Cloud Stream's."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -80,3 +81,32 @@ def test_what_the_form_has_no_room_for_is_refused(headers: dict[str, object], re
     """Counts and lengths of names are one byte; values are JSON."""
     with pytest.raises(ValueError, match=reason):
         embed_headers(b"", headers)
+
+
+def embedded(*values: bytes, payload: bytes = b"hi") -> bytes:
+    """Headers in front of a payload, their values as JSON that need not be JSON."""
+    headers = b"".join(b"\x01n" + len(value).to_bytes(4, "big") + value for value in values)
+    return b"\xff" + bytes((len(values),)) + headers + payload
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        embedded(b"[" * 100_000),
+        embedded(b"[" * 100_000 + b"]" * 100_000),
+        embedded(b"9" * 100_000),
+        embedded(b"1e999999999"),
+        embedded(*[b'"' + b"x" * 100_000 + b'"'] * 50),
+        embedded(*[b"[" + b"[]," * 400_000 + b"1]"] * 10),
+        b"\xff\xff\x01n\xff\xff\xff\xff1",
+        b"\xff\xff" + b"\x00" * 5000,
+    ],
+)
+def test_headers_without_bounds_are_no_headers(data: bytes) -> None:
+    """Nested too deeply, too large, or with lengths that are not there: the payload stays as it came."""
+    tracemalloc.start()
+    try:
+        assert extract_headers(data) == (data, {})
+        assert tracemalloc.get_traced_memory()[1] < 120 << 20
+    finally:
+        tracemalloc.stop()

@@ -37,7 +37,22 @@ def test_a_compression_is_no_charset(charset: str, bomb: bytes) -> None:
 
 @pytest.mark.parametrize(
     "charset",
-    "base64 hex quopri uu rot13 idna punycode unicode_escape raw_unicode_escape utf-7 mbcs oem undefined charmap".split(),
+    [
+        "base64",
+        "hex",
+        "quopri",
+        "uu",
+        "rot13",
+        "idna",
+        "punycode",
+        "unicode_escape",
+        "raw_unicode_escape",
+        "utf-7",
+        "mbcs",
+        "oem",
+        "undefined",
+        "charmap",
+    ],
 )
 def test_a_codec_that_is_no_encoding_of_text_is_no_charset(charset: str) -> None:
     """Codecs of Python's registry that map something else, or take quadratic time."""
@@ -68,7 +83,9 @@ def test_a_codec_that_is_no_encoding_of_text_is_no_charset(charset: str) -> None
 )
 def test_java_s_names_of_charsets_are_known(charset: str, codec: str) -> None:
     """A Java application may name any of them."""
-    assert text_codec(charset).decode("aé".encode(codec, "replace"))[0] == "aé".encode(codec, "replace").decode(codec)
+    assert text_codec(charset).decode("aé".encode(codec, "replace"))[0] == "aé".encode(
+        codec, "replace"
+    ).decode(codec)
 
 
 def test_each_charset_gives_text() -> None:

@@ -1,5 +1,6 @@
 """Events in every form they travel in."""
 
+import tracemalloc
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -8,6 +9,8 @@ import pytest
 
 from streamkit import Header, Message, StreamApplication
 from streamkit.cloud_events import CloudEvents, cloud_event
+from streamkit.errors import MessageConversionError
+from streamkit.messaging import DirectChannel
 
 STRUCTURED = "application/cloudevents+json; charset=utf-8"
 
@@ -142,3 +145,61 @@ def test_an_event_is_sent_with_its_attributes() -> None:
     assert message.payload == Order(5)
     with pytest.raises(ValueError, match="needs a zone"):
         cloud_event("x", type="paid", source="/till", time=noon.replace(tzinfo=None))
+
+
+def structured(**members: str) -> Message[bytes]:
+    """A structured event with further members, each as JSON."""
+    more = "".join(f', "{name}": {value}' for name, value in members.items())
+    return Message(f"{{{ENVELOPE}{more}}}".encode(), {"contentType": STRUCTURED})
+
+
+def opened(message: Message[bytes]) -> Message[object]:
+    """What the interceptor makes of it."""
+    return CloudEvents().pre_send(message, DirectChannel("orders"))
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"trace": "[" * 100_000}, "recursion depth"),
+        ({"data": "[" * 100_000 + "]" * 100_000}, "recursion depth"),
+        ({"trace": '["x"]'}, "got `array`"),
+        ({"trace": '{"a": 1}'}, "got `object`"),
+        ({"number": "9" * 100_000}, "out of range"),
+        ({"number": "1e999999999"}, "out of range"),
+        ({f"a{number}": "1" for number in range(300)}, "304 attributes, more than the limit of 255"),
+        ({"data": "[" + "[]," * (4 << 20) + "1]"}, "values"),
+        ({"data": '"x"', "datacontenttype": '"text/plain;charset=bz2"'}, "unknown charset 'bz2'"),
+        ({"data": '"x"', "datacontenttype": '"nonsense"'}, "no content type"),
+    ],
+)
+def test_an_event_without_bounds_fails_as_a_conversion(members: dict[str, str], reason: str) -> None:
+    """Deep, wide, or of other attributes than CloudEvents have."""
+    message = structured(**members)
+    tracemalloc.start()
+    try:
+        with pytest.raises(MessageConversionError, match=reason) as caught:
+            opened(message)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(str(caught.value)) < 500
+
+
+def test_data_is_not_built_to_be_opened() -> None:
+    """It travels on as the bytes that it was."""
+    message = structured(data="[" + "[]," * 500_000 + "1]")
+    tracemalloc.start()
+    try:
+        event = opened(message)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(event.payload) == 1_500_003  # type: ignore[arg-type]
+
+
+def test_text_is_written_in_the_charset_that_the_event_names() -> None:
+    """So that who reads it as that content type says reads the same text."""
+    event = opened(structured(data='"中文"', datacontenttype='"text/plain;charset=GBK"'))
+    assert event.payload == "中文".encode("gbk")
+    assert event.headers.content_type == "text/plain;charset=GBK"

@@ -1,0 +1,58 @@
+"""How much of a document the converters read: documents come from outside, and small ones can become large objects.
+
+::
+
+    up to 4 MiB         every document, however many values it holds
+    up to `max_size`    at most as many values as fit into 4 MiB
+    beyond              none
+
+4 MiB is the largest body that RocketMQ takes by default, and Kafka's is 1 MiB. An empty list takes three bytes of JSON
+and some 80 bytes of memory, so what a document becomes is bounded by its values, not by its bytes.
+"""
+
+from typing import Final
+
+__all__ = ["MAX_DOCUMENT_SIZE", "MAX_VALUES", "UNCOUNTED_SIZE", "require_readable_json", "require_size"]
+
+UNCOUNTED_SIZE: Final = 4 << 20
+"""Bytes of a document whose values are not counted: RocketMQ's default ``maxMessageSize``."""
+
+MAX_DOCUMENT_SIZE: Final = 16 << 20
+"""Bytes of the largest document that is read, unless a converter is made with another limit: four times the largest
+body that RocketMQ takes by default."""
+
+MAX_VALUES: Final = UNCOUNTED_SIZE
+"""Values of the largest document: a document of 4 MiB cannot hold more."""
+
+
+def require_size(data: bytes, max_size: int = MAX_DOCUMENT_SIZE) -> None:
+    """Refuse a document that is too large.
+
+    Args:
+        data: The document.
+        max_size: Bytes that it may have.
+
+    Raises:
+        ValueError: It has more.
+    """
+    if len(data) > max_size:
+        raise ValueError(f"the document has {len(data)} bytes, more than the limit of {max_size}")
+
+
+def require_readable_json(data: bytes, max_size: int = MAX_DOCUMENT_SIZE) -> None:
+    """Refuse a JSON document that is too large, or holds too many values.
+
+    Commas and opening brackets are counted, also those inside of texts: values cannot be more than these.
+
+    Args:
+        data: The document.
+        max_size: Bytes that it may have.
+
+    Raises:
+        ValueError: It has more, or holds more than `MAX_VALUES`.
+    """
+    if len(data) <= min(UNCOUNTED_SIZE, max_size):
+        return
+    require_size(data, max_size)
+    if data.count(b",") + data.count(b"[") + data.count(b"{") > MAX_VALUES:
+        raise ValueError(f"the document has {len(data)} bytes and holds more than {MAX_VALUES} values")
