@@ -19,6 +19,7 @@ from rocket_client.blocking import (
     ResponseError,
     TopicNotFoundError,
 )
+from rocket_remoting.record import decode_record
 
 _log = logging.getLogger(__name__)
 
@@ -227,8 +228,8 @@ class Cluster:
         return stored is not None and stored >= moment
 
     def _stored_at(self, queue: MessageQueue, offset: int) -> int | None:
-        messages = self._ask(lambda client: client.pull(queue, offset, max_messages=1).messages())
-        return messages[0].store_timestamp if messages else None
+        records = self._ask(lambda client: client.pull(queue, offset, max_messages=1)).records
+        return decode_record(records, decompress=False).store_timestamp if records else None
 
     # Asking
 

@@ -46,6 +46,7 @@ _NAMES_OF = {
         "SendRejectedError",
         "SendTimeoutError",
         "TopicNotFoundError",
+        "UnreadableBodyError",
     ),
     "group_consumer": ("RebalanceListener",),
     "listener": (

@@ -21,6 +21,7 @@ from rocket_client.errors import SendError as SendError
 from rocket_client.errors import SendRejectedError as SendRejectedError
 from rocket_client.errors import SendTimeoutError as SendTimeoutError
 from rocket_client.errors import TopicNotFoundError as TopicNotFoundError
+from rocket_client.errors import UnreadableBodyError as UnreadableBodyError
 from rocket_client.group_consumer import RebalanceListener as RebalanceListener
 from rocket_client.listener import SUCCESS as SUCCESS
 from rocket_client.listener import ConcurrentListener as ConcurrentListener
@@ -124,6 +125,7 @@ __all__ = [
     "TransactionProducer",
     "TransactionProducerSettings",
     "TransactionSendResult",
+    "UnreadableBodyError",
     "averagely",
     "averagely_by_circle",
     "select_by_hash",

@@ -1,6 +1,7 @@
 """Administration: topics, offsets, messages. What provisioning, tests and tools need of mqadmin."""
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
@@ -28,7 +29,8 @@ from rocket_remoting.bodies import (
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.errors import ResponseError
+from rocket_remoting.compression import decompress
+from rocket_remoting.errors import RemoteProtocolError, ResponseError
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.headers import (
     AddWritePermOfBrokerRequestHeader,
@@ -51,9 +53,11 @@ from rocket_remoting.headers import (
 from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.message_id import parse_offset_id
 from rocket_remoting.record import decode_record, decode_records
-from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
+from rocket_remoting.sys_flag import COMPRESSED, PERM_READ, PERM_WRITE
 from rocket_remoting.topics import AUTO_CREATE_TOPIC, retry_topic, validate_group, validate_topic
 from rocket_remoting.transport import Transport
+
+_LOG = logging.getLogger(__name__)
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The name servers' namespace of order configurations."""
@@ -380,7 +384,8 @@ class Admin:
         response = await self._client.requests.ask(
             address, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
         )
-        return decode_record(response.body)
+        (message,) = await self._unpacked([decode_record(response.body, decompress=False)])
+        return message
 
     async def query_by_key(
         self, topic: str, key: str, *, max_count: int = 32, begin_ms: int = 0, end_ms: int = _FOREVER_MS
@@ -416,7 +421,27 @@ class Admin:
             if response.code == ResponseCode.QUERY_NOT_FOUND:
                 continue
             _check(response.code, response.remark, RequestCode.QUERY_MESSAGE, address)
-            messages += decode_records(response.body)
+            messages += decode_records(response.body, decompress=False)
+        return await self._unpacked(messages)
+
+    async def _unpacked(self, messages: list[MessageExt]) -> list[MessageExt]:
+        """Return the messages with their bodies decompressed, up to `max_decompressed_size` bytes.
+
+        A body that is damaged, or for which there is no room any more, stays as it is stored; the message's system flag
+        says so.
+        """
+        loop, room = asyncio.get_running_loop(), self.settings.max_decompressed_size
+        for message in messages:
+            if message.sys_flag & COMPRESSED:
+                limit = min(room, self.settings.max_decompressed_body_size)
+                try:
+                    body = await loop.run_in_executor(None, decompress, message.body, message.sys_flag, limit)
+                except RemoteProtocolError as error:
+                    _LOG.warning("%r stays as it is stored: %s", message, error)
+                    continue
+                message.body = body
+                message.sys_flag &= ~COMPRESSED
+                room -= len(body)
         return messages
 
     # Where

@@ -114,7 +114,7 @@ class BrokerRequestsToClient:
         return handler(connection, command)
 
     def _check_transaction(self, connection: Connection, command: RemotingCommand) -> None:
-        message = decode_record(command.body)
+        message = decode_record(command.body, decompress=False)
         group = message.properties.get(PROPERTY_PRODUCER_GROUP, "")
         producer = self._producers.get(group)
         if producer is None:
@@ -168,7 +168,7 @@ class BrokerRequestsToClient:
         consumer = self._consumers.get(header.consumer_group)
         if consumer is None:
             return _no_such_group(command, header.consumer_group)
-        message = decode_record(command.body)
+        message = decode_record(command.body, decompress=False)
         message.broker_name = header.broker_name or ""
 
         async def consume() -> None:

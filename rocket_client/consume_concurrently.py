@@ -13,6 +13,7 @@ slow one gets all the calls it may have, or has room for.
     Reject                   sent to the dead letter topic, then settled  logged, settled
     sending back fails       called again here after 5 s                  -
     call takes > 15 min      sent back at level 3, then settled           -
+    body is unreadable       no call; as for Reject                       as for Reject
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 
 from rocket_client.client import cancel
+from rocket_client.errors import UnreadableBodyError
 from rocket_client.listener import (
     ENDS_THE_PROCESS,
     SUCCESS,
@@ -36,6 +38,7 @@ from rocket_client.membership import Membership
 from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.send_back import DEAD_LETTER, DEFAULT_MAX_RECONSUME_TIMES, SendBack
 from rocket_client.settings import PushConsumerSettings
+from rocket_client.unpacked_bodies import Unpacked, is_compressed
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.message import MessageExt
 
@@ -47,6 +50,8 @@ MAX_EXPIRED_AT_ONCE = 16
 
 # A worker lets the loop do other things after this many calls that never waited.
 _CALLS_IN_A_ROW = 64
+# What a call counts as for which bodies were decompressed.
+_UNPACKING = 16
 
 _Batch = tuple[ProcessQueue, list[MessageExt]]
 _Failure = tuple[MessageExt, ConcurrentOutcome]
@@ -78,6 +83,8 @@ class ConcurrentConsumption:
         self._group = member.group
         self._namespace = member.namespace
         self._offsets = member.offsets
+        self._bodies = member.bodies
+        self._unpacking = asyncio.Lock()
         self._listener = listener
         self._send_back = send_back
         self._process_queues = process_queues
@@ -190,8 +197,12 @@ class ConcurrentConsumption:
             process_queue, messages = work.popleft()
             if process_queue.dropped:
                 continue
-            await self._consume(process_queue, messages)
-            calls += 1
+            if is_compressed(messages):
+                await self._unpack_and_consume(process_queue, messages)
+                calls += _UNPACKING
+            else:
+                await self._consume(process_queue, messages, messages)
+                calls += 1
             if calls >= _CALLS_IN_A_ROW:
                 calls = 0
                 self._ready += 1
@@ -199,11 +210,57 @@ class ConcurrentConsumption:
                 self._ready -= 1
                 self._look_soon()
 
-    async def _consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+    async def _unpack_and_consume(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        """Make a call with as many of the messages as can be decompressed now; the others follow."""
+        unpacked = self._bodies.unpack_small(messages)
+        if not unpacked.is_whole(messages):
+            # One after the other, so that what is decompressed is not put aside for want of room.
+            async with self._unpacking:
+                if self._has_room():
+                    unpacked = await self._bodies.unpack_large(messages, unpacked)
+        process_queue.unpacked_size += unpacked.size
+        try:
+            if process_queue.dropped or self._stopped:
+                return
+            if not self._has_room():
+                self._work.appendleft((process_queue, messages))
+                return
+            await self._consume_unpacked(process_queue, messages, unpacked)
+        finally:
+            process_queue.unpacked_size -= unpacked.size
+            self._bodies.release(unpacked.size)
+
+    async def _consume_unpacked(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], unpacked: Unpacked
+    ) -> None:
+        count = len(unpacked.messages)
+        called, behind = messages[:count], messages[count:]
+        if unpacked.error is not None:
+            self._reject(process_queue, behind.pop(0), unpacked.error)
+        if behind:
+            self._work.appendleft((process_queue, behind))
+        if called:
+            await self._consume(process_queue, called, unpacked.messages)
+
+    def _reject(self, process_queue: ProcessQueue, message: MessageExt, error: UnreadableBodyError) -> None:
+        """Send a message that nobody can read to the dead letters."""
+        _LOG.error("group %s: no listener is called: %s", self._group, error)
+        self._resolve(process_queue, [message], [Reject(error)])
+
+    async def _consume(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], given: list[MessageExt]
+    ) -> None:
+        """Call the listener and settle the messages by what it says.
+
+        Args:
+            process_queue: The queue that the messages are of.
+            messages: The messages as they were stored.
+            given: The messages as the listener gets them.
+        """
         process_queue.begin(messages, self._loop.time())
         try:
             try:
-                outcome = await self._listener(messages, self._contexts[process_queue])
+                outcome = await self._listener(given, self._contexts[process_queue])
                 said = None if outcome is None or outcome is SUCCESS else _outcomes(messages, outcome)
             except asyncio.CancelledError:
                 if self._stopped:

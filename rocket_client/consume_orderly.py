@@ -8,6 +8,7 @@
     exception       nothing behind them is consumed
     Reject, or      sent to the dead letter topic, settled; if that fails, the queue waits
     too often       (too often: reconsume times ≥ max; unlimited unless set)
+    unreadable body as for Reject, without a call
 
 Each assigned queue has one driver task. All drivers together make at most `concurrency` calls at once, and where a
 listener lets calls wait (`Room`), drivers stand in line for that before they look at their locks for the last time:
@@ -20,6 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from rocket_client.client import cancel
+from rocket_client.errors import UnreadableBodyError
 from rocket_client.listener import (
     ENDS_THE_PROCESS,
     ConsumeContext,
@@ -72,6 +74,7 @@ class OrderlyConsumption:
         self._group = member.group
         self._namespace = member.namespace
         self._offsets = member.offsets
+        self._bodies = member.bodies
         self._listener = listener
         self._send_back = send_back
         self._lock = lock
@@ -135,11 +138,16 @@ class OrderlyConsumption:
                 continue
             lock_retry = FIRST_LOCK_RETRY
             async with self._permits:
-                if self._line is not None:
-                    await self._line.stand()
-                if self._is_over(process_queue) or not self._lock_counts(process_queue):
-                    continue  # it took too long to get here
-                pause = await self._consume(process_queue, context)
+                if process_queue.is_compressed_next(self._batch_size):
+                    pause = await self._unpack_and_consume(process_queue, context)
+                else:
+                    if self._line is not None:
+                        await self._line.stand()
+                    if self._is_late(process_queue):
+                        continue
+                    messages = process_queue.take(self._batch_size)
+                    pause = await self._consume(process_queue, messages, messages, context)
+                    del messages  # kept, they would be in memory until the queue's next messages come
             calls += 1
             if self._is_over(process_queue):
                 return
@@ -151,6 +159,10 @@ class OrderlyConsumption:
     def _is_over(self, process_queue: ProcessQueue) -> bool:
         return process_queue.dropped or self._stopped
 
+    def _is_late(self, process_queue: ProcessQueue) -> bool:
+        """Return whether it took too long to get to the next call."""
+        return self._is_over(process_queue) or not self._lock_counts(process_queue)
+
     def _lock_counts(self, process_queue: ProcessQueue) -> bool:
         return self._lock is None or not process_queue.lock_expired(self._loop.time(), self._lock_lives)
 
@@ -159,12 +171,63 @@ class OrderlyConsumption:
             return True
         return await self._lock(process_queue)
 
-    async def _consume(self, process_queue: ProcessQueue, context: ConsumeContext) -> float | None:
-        """Make one call; returns how long the queue has to wait now, None for not at all."""
+    async def _unpack_and_consume(self, process_queue: ProcessQueue, context: ConsumeContext) -> float | None:
+        """Make a call with as many of the next messages as can be decompressed now; the others are the next ones.
+
+        Returns:
+            Seconds for which the queue has to wait now; None for not at all.
+        """
         messages = process_queue.take(self._batch_size)
+        unpacked = await self._bodies.unpack(messages)
+        count = len(unpacked.messages)
+        process_queue.unpacked_size += unpacked.size
+        try:
+            if self._line is not None:
+                await self._line.stand()
+            if self._is_late(process_queue):
+                process_queue.put_back(messages)
+                return None
+            if not count and unpacked.error is not None:
+                process_queue.put_back(messages[1:])
+                return await self._reject(process_queue, messages[:1], unpacked.error)
+            process_queue.put_back(messages[count:])
+            return await self._consume(process_queue, messages[:count], unpacked.messages, context)
+        finally:
+            process_queue.unpacked_size -= unpacked.size
+            self._bodies.release(unpacked.size)
+
+    async def _reject(
+        self, process_queue: ProcessQueue, messages: list[MessageExt], error: UnreadableBodyError
+    ) -> float | None:
+        """Send a message that nobody can read to the dead letters."""
+        _LOG.error("group %s: no listener is called: %s", self._group, error)
         process_queue.begin((), self._loop.time())
         try:
-            outcomes = await self._call(process_queue, messages, context)
+            return await self._resolve(process_queue, messages, [Reject(error)])
+        finally:
+            process_queue.end()
+
+    async def _consume(
+        self,
+        process_queue: ProcessQueue,
+        messages: list[MessageExt],
+        given: list[MessageExt],
+        context: ConsumeContext,
+    ) -> float | None:
+        """Make one call.
+
+        Args:
+            process_queue: The queue that the messages are of.
+            messages: The messages as they were stored.
+            given: The messages as the listener gets them.
+            context: Where they come from.
+
+        Returns:
+            Seconds for which the queue has to wait now; None for not at all.
+        """
+        process_queue.begin((), self._loop.time())
+        try:
+            outcomes = await self._call(process_queue, given, context)
             return await self._resolve(process_queue, messages, outcomes)
         finally:
             process_queue.end()

@@ -5,33 +5,59 @@
     poll         the next messages of one queue, the queues in turn; a paused queue is passed over
     consumed     what a poll returned, as soon as the next poll or commit comes: until then a crash delivers it again
     too many     with more than `pull_threshold_for_all` messages waiting, no queue is pulled
+    too large    a poll returns as many messages as may be decompressed at once, at least one
+    unreadable   a body that cannot be decompressed is returned by no poll: its message is a dead letter
 
 This module does no I/O.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from rocket_client.errors import UnreadableBodyError
 from rocket_client.offsets import OffsetStore
 from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
 from rocket_client.pull_gate import PullGate
 from rocket_client.settings import LitePullConsumerSettings
+from rocket_client.unpacked_bodies import Unpacked, UnpackedBodies, is_compressed
 from rocket_remoting.message import MessageExt
+
+_LOG = logging.getLogger(__name__)
 
 
 class PolledConsumption:
     """The messages of all assigned queues that no poll has returned yet."""
 
-    def __init__(self, settings: LitePullConsumerSettings, offsets: OffsetStore, gate: PullGate) -> None:
+    def __init__(
+        self,
+        settings: LitePullConsumerSettings,
+        offsets: OffsetStore,
+        gate: PullGate,
+        bodies: UnpackedBodies,
+        reject: Callable[[MessageExt, UnreadableBodyError], Awaitable[None]],
+    ) -> None:
+        """Ready for queues.
+
+        Args:
+            settings: How many messages may wait, and how many a poll returns.
+            offsets: Where it is noted how far queues are consumed.
+            gate: Says which queues may be pulled and polled.
+            bodies: The bodies that are decompressed now.
+            reject: What becomes of a message whose body is unreadable.
+        """
         self._offsets = offsets
         self._gate = gate
+        self._bodies = bodies
+        self._reject = reject
         self._auto_commit = settings.auto_commit
         self._batch_size = settings.pull_batch_size
         self._threshold = settings.pull_threshold_for_all
         self._waiting = 0
         # Invariant: queues with messages waiting, the one that was polled last at the end.
         self._filled: dict[ProcessQueue, None] = {}
-        self._polled: tuple[ProcessQueue, list[MessageExt]] | None = None
+        # The messages that the last poll returned, as they were stored, and the room that they take decompressed.
+        self._polled: tuple[ProcessQueue, list[MessageExt], int] | None = None
         self._arrival = asyncio.Event()
         self._closed = False
 
@@ -86,19 +112,29 @@ class PolledConsumption:
 
     async def next(self, seconds: float) -> list[MessageExt]:
         """The next messages of some queue; none when none came in time, or after `close`."""
-        try:
-            async with asyncio.timeout(seconds):
-                while not self._closed:
-                    messages = self._take()
-                    if messages:
-                        return messages
-                    self._arrival.clear()
-                    await self._arrival.wait()
-        except TimeoutError:
-            pass
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not self._closed:
+            taken = self._take()
+            if taken is not None:
+                given = await self._unpacked(*taken)
+                if given:
+                    return given
+            elif not await self._arrived(deadline):
+                break
         return []
 
-    def _take(self) -> list[MessageExt]:
+    async def _arrived(self, deadline: float) -> bool:
+        """Wait for messages; False if none came until then."""
+        self._arrival.clear()
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._arrival.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _take(self) -> tuple[ProcessQueue, list[MessageExt]] | None:
+        """Take the next messages of some queue; None if none wait."""
         for process_queue in list(self._filled):
             if self._gate.is_paused(process_queue.message_queue):
                 continue
@@ -107,15 +143,51 @@ class PolledConsumption:
             if process_queue.has_waiting:
                 self._filled[process_queue] = None
             self._count(-len(messages))
-            self._polled = process_queue, messages
+            return process_queue, messages
+        return None
+
+    async def _unpacked(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> list[MessageExt]:
+        """Return the messages with their bodies decompressed, as many as there is room for; the others are next.
+
+        A message whose body is unreadable is given back, and passed over.
+        """
+        if not is_compressed(messages):
+            self._polled = process_queue, messages, 0
             return messages
-        return []
+        unpacked = Unpacked([])
+        given: list[MessageExt] = []
+        done = 0
+        try:
+            unpacked = await self._bodies.unpack(messages)
+            if not unpacked.messages and unpacked.error is not None:
+                _LOG.error("no poll returns a message: %s", unpacked.error)
+                await self._reject(messages[0], unpacked.error)
+                process_queue.settle(messages[:1])
+                done = 1
+            elif not process_queue.dropped:
+                given = unpacked.messages
+                done = len(given)
+                process_queue.unpacked_size += unpacked.size
+                self._polled = process_queue, messages[:done], unpacked.size
+        finally:
+            if not given:
+                self._bodies.release(unpacked.size)
+            self._put_back(process_queue, messages[done:])
+        return given
+
+    def _put_back(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        if messages and not process_queue.dropped:
+            process_queue.put_back(messages)
+            self._filled.setdefault(process_queue)
+            self._count(len(messages))
 
     def settle(self) -> None:
         """What the last poll returned is consumed."""
         if self._polled is not None:
-            process_queue, messages = self._polled
+            process_queue, messages, unpacked_size = self._polled
             process_queue.settle(messages)
+            process_queue.unpacked_size -= unpacked_size
+            self._bodies.release(unpacked_size)
             self._polled = None
 
     def note(self, process_queues: Iterable[ProcessQueue]) -> None:

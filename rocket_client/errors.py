@@ -14,6 +14,7 @@
         ├── NoBrokerError           .name_servers   no master is registered with the name servers
         ├── QueueNotAssignedError   .queue      the queue is not among the consumer's
         ├── IllegalOffsetError      .queue .offset  the queue has no such offset
+        ├── UnreadableBodyError .message    the message's body cannot be decompressed
         ├── ReplyTimeoutError       .topic .correlation_id  no reply to a request came in time
         └── SendError               .topic .brokers .attempts .causes
             ├── SendRejectedError   .code .remark   the broker refused, with a code that is not worth a retry
@@ -26,7 +27,7 @@ A `SendError` tells every attempt: `brokers` and `causes` run in parallel, the l
 from collections.abc import Sequence
 
 from rocket_remoting.errors import RemotingError, ResponseError
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.message import MessageExt, MessageQueue
 
 
 class ClientError(RemotingError):
@@ -128,6 +129,21 @@ class IllegalOffsetError(ClientError):
         super().__init__(f"{queue} has no offset {offset}: its messages are at {least} to {most - 1}")
         self.queue = queue
         self.offset = offset
+
+
+class UnreadableBodyError(ClientError):
+    """A message's compressed body is damaged, or exceeds `max_decompressed_body_size` when decompressed.
+
+    Attributes:
+        message: The message, its body as the broker stores it.
+    """
+
+    def __init__(self, message: MessageExt, cause: Exception) -> None:
+        super().__init__(
+            f"the body of message {message.msg_id} of topic {message.topic}, queue {message.queue_id} at offset"
+            f" {message.queue_offset}, cannot be decompressed: {cause}"
+        )
+        self.message = message
 
 
 class ReplyTimeoutError(ClientError):

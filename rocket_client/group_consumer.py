@@ -30,6 +30,7 @@ from rocket_client.settings import ConsumerSettings, MessageModel, ProducerSetti
 from rocket_client.shares import AllQueues, GroupShares, Shares
 from rocket_client.subscription import ALL, SQL92, sql_subscription, tag_subscription
 from rocket_client.topic_route import TopicRoute
+from rocket_client.unpacked_bodies import UnpackedBodies
 from rocket_remoting import bodies
 from rocket_remoting.bodies import (
     ConsumeMessageDirectlyResult,
@@ -68,6 +69,7 @@ class GroupConsumer(QueueReader[C]):
         self._subscriptions: dict[str, SubscriptionData] = {}
         self._version = 0
         self._gate = PullGate()
+        self._bodies = UnpackedBodies(settings)
         self._listeners: list[RebalanceListener] = []
 
     def __repr__(self) -> str:

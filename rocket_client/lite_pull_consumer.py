@@ -14,7 +14,12 @@ from collections.abc import Collection, Iterable, Mapping
 from types import TracebackType
 
 from rocket_client.consume_polled import PolledConsumption
-from rocket_client.errors import ClientStateError, IllegalOffsetError, QueueNotAssignedError
+from rocket_client.errors import (
+    ClientStateError,
+    IllegalOffsetError,
+    QueueNotAssignedError,
+    UnreadableBodyError,
+)
 from rocket_client.group_consumer import GroupConsumer
 from rocket_client.membership import Membership
 from rocket_client.send_back import DEFAULT_MAX_RECONSUME_TIMES, SendBack
@@ -130,13 +135,19 @@ class LitePullConsumer(GroupConsumer[LitePullConsumerSettings]):
             offsets=self._offsets,
             subscriptions=self._subscriptions,
             gate=self._gate,
+            bodies=self._bodies,
             polls=True,
             posts_subscription=True,
         )
 
     def _make_consumption(self, member: Membership) -> PolledConsumption:
         self._returns = self._send_back()
-        return PolledConsumption(self.settings, self._offsets, self._gate)
+        return PolledConsumption(self.settings, self._offsets, self._gate, self._bodies, self._reject)
+
+    async def _reject(self, message: MessageExt, error: UnreadableBodyError) -> None:
+        """Send a message that no poll can return to the dead letters; in broadcasting it is dropped."""
+        if self._returns is not None:
+            await self._returns.dead_letter(message, error)
 
     def _shares(self, member: Membership) -> Shares:
         return self._given or super()._shares(member)

@@ -8,6 +8,7 @@ from rocket_client.namespace import Namespace
 from rocket_client.offsets import OffsetStore
 from rocket_client.pull_gate import PullGate
 from rocket_client.settings import ConsumerSettings, MessageModel
+from rocket_client.unpacked_bodies import UnpackedBodies
 from rocket_remoting.bodies import SubscriptionData
 
 UNLIMITED_SPAN = 1 << 62
@@ -34,6 +35,8 @@ class Membership:
     """Whether the application polls, and says what is committed; then nothing is committed by pulls, either."""
     posts_subscription: bool = False
     """Whether each pull carries the subscription, instead of relying on the heartbeat's."""
+    bodies: UnpackedBodies
+    """The bodies that are decompressed now."""
     unreachable: dict[str, set[str]] = field(default_factory=dict)
     """Why pulls do not reach brokers, by their names: told once, not by each of their queues."""
 

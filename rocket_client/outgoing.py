@@ -72,8 +72,12 @@ class OutgoingMessages:
     def __repr__(self) -> str:
         return f"OutgoingMessages({self._group!r})"
 
-    def message(self, message: Message) -> Outgoing:
-        """One message; it has a unique id afterwards.
+    def message(self, message: Message, *, compression: int = 0) -> Outgoing:
+        """Make a request of one message; it has a unique id afterwards.
+
+        Args:
+            message: The message.
+            compression: The bits of the system flag that say how its body is compressed already; 0 if it is not.
 
         Raises:
             IllegalMessageError: It cannot be sent as it is.
@@ -85,8 +89,8 @@ class OutgoingMessages:
             msg_id = properties[PROPERTY_UNIQUE_KEY] = self._create_id()
         if self._instance_id:
             properties[PROPERTY_INSTANCE_ID] = self._instance_id
-        sys_flag = 0
-        if len(body) >= self._compress_from:
+        sys_flag = compression
+        if not compression and len(body) >= self._compress_from:
             body, sys_flag = compress(body, CompressionType.ZLIB, self._compress_level), _ZLIB
         return Outgoing(
             RequestCode.SEND_MESSAGE_V2,

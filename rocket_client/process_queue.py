@@ -18,8 +18,10 @@ This module does no I/O; times are seconds of the event loop.
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_remoting.sys_flag import COMPRESSED
 
 NOTHING_TO_COMMIT = -1
 
@@ -43,13 +45,16 @@ class ProcessQueue:
         "locked_at",
         "message_queue",
         "size",
+        "unpacked_size",
     )
 
     def __init__(self, message_queue: MessageQueue) -> None:
         self.message_queue = message_queue
         self.dropped = False
         self.size = 0
-        """Bytes of the bodies in it."""
+        """Bytes of the bodies in it, as brokers store them."""
+        self.unpacked_size = 0
+        """Bytes of its bodies that are decompressed for calls or polls under way."""
         self.calls = 0
         """Listener calls with messages of it that are under way, or whose outcome is on its way to a broker."""
         self.locked_at: float | None = None
@@ -129,6 +134,11 @@ class ProcessQueue:
         return True
 
     @property
+    def memory_size(self) -> int:
+        """Bytes of its bodies in memory."""
+        return self.size + self.unpacked_size
+
+    @property
     def max_span(self) -> int:
         """Distance between the first and the last unsettled offset."""
         known, order = self._messages, self._order
@@ -201,6 +211,13 @@ class ProcessQueue:
     def waiting(self) -> int:
         """How many messages wait for the orderly listener, or for a poll."""
         return len(self._waiting)
+
+    def is_compressed_next(self, count: int) -> bool:
+        """Return whether a body of the next messages is compressed."""
+        for message in islice(self._waiting, count):  # noqa: SIM110  # as in `unpacked_bodies`
+            if message.sys_flag & COMPRESSED:
+                return True
+        return False
 
     def take(self, count: int) -> list[MessageExt]:
         """The next messages in order, all of them new or all put back before; they stay unsettled."""

@@ -25,6 +25,7 @@ from rocket_client.send_result import SendResult
 from rocket_client.sending import ChooseQueue, Sender
 from rocket_client.settings import ProducerSettings
 from rocket_client.topic_route import TopicRoute
+from rocket_client.unpacked_bodies import UnpackedBodies
 from rocket_remoting.clock import Clock
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.connection import Connection
@@ -61,6 +62,7 @@ class Producer(GroupMember[ProducerSettings]):
         super().__init__(group, settings, transport=transport, clock=clock)
         self._timeout = settings.send_timeout.total_seconds()
         self._asyncs: set[asyncio.Task[SendResult]] = set()
+        self._bodies = UnpackedBodies(settings)
 
     # Life
 
@@ -208,6 +210,7 @@ class Producer(GroupMember[ProducerSettings]):
             IllegalMessageError: The message cannot be sent as it is.
             ReplyTimeoutError: It was sent, and no reply came in time.
             SendError: No broker took it.
+            UnreadableBodyError: The body of the reply is damaged or too large.
         """
         self._life.require_running()
         limit = self._limit(timeout)
@@ -217,11 +220,16 @@ class Producer(GroupMember[ProducerSettings]):
         try:
             await self.send(asked, queue=queue, selector=selector, argument=argument, timeout=limit)
             async with asyncio.timeout_at(deadline):
-                return await reply
+                replied = await reply
         except TimeoutError as error:
             raise ReplyTimeoutError(message.topic, correlation_id, limit) from error
         finally:
             self._client.replies.forget(correlation_id)
+        unpacked = await self._bodies.unpack([replied])
+        self._bodies.release(unpacked.size)
+        if unpacked.error is not None:
+            raise unpacked.error
+        return unpacked.messages[0]
 
     async def reply(
         self, request: MessageExt, body: bytes, *, properties: dict[str, str] | None = None

@@ -19,6 +19,7 @@ from rocket_client.queue_pulls import PullTerms, QueuePulls
 from rocket_client.queue_reader import QueueReader
 from rocket_client.settings import PullConsumerSettings
 from rocket_client.subscription import ALL, sql_subscription, tag_subscription
+from rocket_client.unpacked_bodies import UnpackedBodies, is_compressed
 from rocket_remoting.bodies import (
     ConsumeFromWhere,
     ConsumeMessageDirectlyResult,
@@ -141,7 +142,12 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
             sql: Instead, an SQL92 expression over properties, for brokers with ``enablePropertyFilter=true``.
             max_messages: At most so many.
 
+        Compressed bodies are decompressed, up to `max_decompressed_body_size` bytes for one pull: of larger messages
+        fewer come at once, and the result's `next_begin_offset` is that of the next one.
+
         Raises:
+            UnreadableBodyError: The body of the first message is damaged or too large; pull from the offset behind
+                its `message` on to pass over it.
             RemotingError: No broker was found, it did not answer, or it refused.
         """
         queue = self._known(queue)
@@ -176,13 +182,17 @@ class PullConsumer(QueueReader[PullConsumerSettings]):
         if pulls is None:
             pulls = self._pulls[queue] = QueuePulls(self._client, self.group, queue, self._namespace)
         answer = await pulls.pull(subscription, offset, terms)
-        return PullResult(
-            answer.status,
-            answer.next_begin_offset,
-            answer.min_offset,
-            answer.max_offset,
-            pulls.messages(answer, subscription),
-        )
+        messages = pulls.messages(answer, subscription)
+        next_offset = answer.next_begin_offset
+        if is_compressed(messages):
+            # Of this pull alone: what becomes of the messages is the application's to say.
+            unpacked = await UnpackedBodies(settings).unpack(messages)
+            if unpacked.error is not None and not unpacked.messages:
+                raise unpacked.error
+            if len(unpacked.messages) < len(messages):
+                next_offset = messages[len(unpacked.messages)].queue_offset
+            messages = unpacked.messages
+        return PullResult(answer.status, next_offset, answer.min_offset, answer.max_offset, messages)
 
     # What the client and brokers ask of it
 

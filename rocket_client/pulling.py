@@ -3,8 +3,8 @@
 ::
 
     answer              what follows
-    FOUND               decode, keep what the tags match, hand on, pull again at once; a body that cannot be
-                        unpacked is handed on as it was stored
+    FOUND               decode, keep what the tags match, hand on, pull again at once; bodies stay compressed
+                        until they are consumed
     NO_NEW_MSG          (the broker held the pull for 15 s) pull again
     NO_MATCHED_MSG      pull again from the offset given; with nothing unsettled, that offset is committed too
     OFFSET_ILLEGAL      the queue has other messages than we think: wait for calls under way, commit the
@@ -162,7 +162,7 @@ class PullLoop:
         if len(queue) > limits.messages:
             await queue.room(limits.messages // 2, FLOW_CONTROL_DELAY)
             return False
-        if queue.size > limits.size or queue.max_span > self._max_span:
+        if queue.memory_size > limits.size or queue.max_span > self._max_span:
             await asyncio.sleep(FLOW_CONTROL_DELAY)
             return False
         return True

@@ -123,6 +123,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
             offsets=self._offsets,
             subscriptions=self._subscriptions,
             gate=self._gate,
+            bodies=self._bodies,
             max_span=UNLIMITED_SPAN if self._is_orderly else settings.consume_concurrently_max_span,
             posts_subscription=settings.post_subscription_when_pull,
         )
@@ -199,12 +200,15 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
         context = ConsumeContext(self.group, message.queue, orderly=orderly)
         result = ConsumeMessageDirectlyResult(order=orderly)
         begun = self._clock.now_ms()
+        unpacked = await self._bodies.unpack([message])
         try:
+            if unpacked.error is not None:
+                raise unpacked.error
             said: object = None
             if self._orderly is not None:
-                said = await self._orderly([message], context)
+                said = await self._orderly(unpacked.messages, context)
             elif self._concurrent is not None:
-                said = await self._concurrent([message], context)
+                said = await self._concurrent(unpacked.messages, context)
         except Exception as error:
             _LOG.warning(
                 "group %s: the listener failed with %r given to it directly",
@@ -220,5 +224,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
             result.consume_result = (
                 ConsumeMessageResult.CR_LATER if later else ConsumeMessageResult.CR_SUCCESS
             )
+        finally:
+            self._bodies.release(unpacked.size)
         result.spent_time_mills = self._clock.now_ms() - begun
         return result

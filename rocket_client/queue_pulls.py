@@ -5,10 +5,9 @@
     suggested broker    each answer says whom to ask next: a slave while a master's backlog is not in its memory
     tags                the broker compares hash codes, the tags themselves are compared here
     topic               without the namespace; of a redelivered message, as a listener wants it: that it failed in
-    body                one that cannot be unpacked stays as it was stored: pulled again it would be no better
+    body                as the broker stores it: a compressed one is decompressed when it is consumed
 """
 
-import logging
 from typing import NamedTuple
 
 from rocket_client.client import RocketClient
@@ -17,8 +16,6 @@ from rocket_client.namespace import Namespace
 from rocket_client.pull_answer import PullAnswer, PullStatus
 from rocket_client.topic_route import MASTER_ID
 from rocket_remoting.bodies import SubscriptionData
-from rocket_remoting.compression import decompress
-from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import PullMessageRequestHeader
 from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.properties import (
@@ -29,15 +26,12 @@ from rocket_remoting.properties import (
 )
 from rocket_remoting.record import decode_records
 from rocket_remoting.sys_flag import (
-    COMPRESSED,
     PULL_COMMIT_OFFSET,
     PULL_LITE,
     PULL_SUBSCRIPTION,
     PULL_SUSPEND,
 )
 from rocket_remoting.topics import retry_topic
-
-_LOG = logging.getLogger(__name__)
 
 
 class PullTerms(NamedTuple):
@@ -145,10 +139,10 @@ class QueuePulls:
         return found
 
     def messages(self, answer: PullAnswer, subscription: SubscriptionData) -> list[MessageExt]:
-        """The messages of the answer as the application gets them."""
+        """Return the messages of the answer as the application gets them, but for compressed bodies."""
         if answer.status is not PullStatus.FOUND:
             return []
-        messages = self._decoded(answer.records)
+        messages = decode_records(answer.records, decompress=False)
         if subscription.tags_set:
             wanted = frozenset(subscription.tags_set)
             messages = [message for message in messages if message.properties.get(PROPERTY_TAGS) in wanted]
@@ -170,18 +164,3 @@ class QueuePulls:
         if not self._hides_retries:
             return self._topic
         return self._namespace.unwrap(message.properties.get(PROPERTY_RETRY_TOPIC, message.topic))
-
-    def _decoded(self, records: bytes | memoryview) -> list[MessageExt]:
-        try:
-            return decode_records(records)
-        except RemoteProtocolError:
-            messages = decode_records(records, decompress=False)
-        for message in messages:
-            if message.sys_flag & COMPRESSED:
-                try:
-                    message.body = decompress(message.body, message.sys_flag)
-                except RemoteProtocolError as error:
-                    _LOG.error("group %s: %r is handed on as it was stored: %s", self._group, message, error)
-                else:
-                    message.sys_flag &= ~COMPRESSED
-        return messages

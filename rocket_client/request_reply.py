@@ -14,8 +14,6 @@ import logging
 from uuid import uuid4
 
 from rocket_client.errors import IllegalMessageError
-from rocket_remoting.compression import decompress
-from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.headers import ReplyMessageRequestHeader
 from rocket_remoting.message import Message, MessageExt
 from rocket_remoting.properties import (
@@ -26,7 +24,6 @@ from rocket_remoting.properties import (
     PROPERTY_MESSAGE_TYPE,
     decode_properties,
 )
-from rocket_remoting.sys_flag import COMPRESSED
 from rocket_remoting.topics import REPLY_TOPIC_POSTFIX
 
 _LOG = logging.getLogger(__name__)
@@ -62,19 +59,12 @@ class Replies:
         self._waiting.pop(correlation_id, None)
 
     def take(self, header: ReplyMessageRequestHeader, body: bytes) -> None:
-        """Hand a reply to who waits for it."""
+        """Hand a reply to whoever waits for it; a compressed body stays compressed."""
         properties = decode_properties(header.properties or "")
         future = self._waiting.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
         if future is None or future.done():
             _LOG.info("a reply on %s comes too late, or to nobody: %s", header.topic, properties)
             return
-        sys_flag = header.sys_flag
-        if sys_flag & COMPRESSED:
-            try:
-                body, sys_flag = decompress(body, sys_flag), sys_flag & ~COMPRESSED
-            except RemoteProtocolError as error:
-                future.set_exception(error)
-                return
         future.set_result(
             MessageExt(
                 header.topic,
@@ -82,7 +72,7 @@ class Replies:
                 properties=properties,
                 flag=header.flag,
                 queue_id=header.queue_id,
-                sys_flag=sys_flag,
+                sys_flag=header.sys_flag,
                 born_timestamp=header.born_timestamp,
                 store_timestamp=header.store_timestamp,
                 reconsume_times=header.reconsume_times or 0,

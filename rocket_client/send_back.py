@@ -25,6 +25,7 @@ from rocket_client.errors import IllegalMessageError, SendError
 from rocket_client.outgoing import Outgoing, OutgoingMessages
 from rocket_client.routes import RouteTable
 from rocket_remoting.codes import RequestCode
+from rocket_remoting.compression import compression_flags
 from rocket_remoting.errors import RemotingError
 from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader
 from rocket_remoting.message import Message, MessageExt
@@ -142,7 +143,8 @@ class SendBack:
         brokers: list[str] = []
         causes: list[Exception] = []
         try:
-            outgoing = self._outgoing.message(copy)
+            # A body that is compressed goes back as it came.
+            outgoing = self._outgoing.message(copy, compression=compression_flags(message.sys_flag))
         except IllegalMessageError as error:  # other clients send what this one would not: without a body
             brokers.append(message.broker_name)
             causes.append(error)

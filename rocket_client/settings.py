@@ -13,6 +13,7 @@ from pathlib import Path
 from rocket_client.allocation import AllocateMessageQueueStrategy, averagely
 from rocket_client.namespace import Namespace, namespace_of
 from rocket_remoting.codes import ResponseCode
+from rocket_remoting.compression import DEFAULT_LIMIT
 from rocket_remoting.topics import AUTO_CREATE_TOPIC
 
 
@@ -68,6 +69,12 @@ class ClientSettings:
     """How long making a connection may take."""
     vip_channel_enabled: bool = False
     """Producers send to the broker's second port, its port minus 2."""
+    max_decompressed_body_size: int = DEFAULT_LIMIT
+    """Bytes that a compressed body may have when it is decompressed; 64 MiB, 16 times the largest body that producers
+    send by default. A message whose body has more goes to the group's dead letters without a call of the listener."""
+    max_decompressed_size: int = 2 * DEFAULT_LIMIT
+    """Bytes of large bodies, over 256 KiB each, that a member has decompressed at once; the others stay compressed and
+    wait for their turn. At least `max_decompressed_body_size`."""
 
     def __post_init__(self) -> None:
         addresses = self.name_servers
@@ -90,6 +97,8 @@ class ClientSettings:
             "request_timeout",
             "connect_timeout",
         )
+        _at_least(self, 1, "max_decompressed_body_size")
+        _at_least(self, self.max_decompressed_body_size, "max_decompressed_size")
 
     @property
     def name_server_addresses(self) -> tuple[str, ...]:
@@ -175,7 +184,7 @@ class ConsumerSettings(ClientSettings):
     pull_threshold_for_queue: int = 1000
     """A queue is not pulled while more messages than this wait here."""
     pull_threshold_size_for_queue: int = 100
-    """The same, by the size of the bodies in MiB."""
+    """The same, by the size of the bodies in MiB: compressed while they wait, decompressed while they are consumed."""
     pull_threshold_for_topic: int = -1
     """Limit over all of a topic's queues, divided among those assigned; -1: none."""
     pull_threshold_size_for_topic: int = -1

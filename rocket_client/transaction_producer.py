@@ -316,10 +316,15 @@ class TransactionProducer(Producer):
                 _LOG.info("%r: the broker will ask for %s again: %s", self, message.msg_id, error)
 
     async def _checked(self, message: MessageExt) -> LocalTransactionState:
+        unpacked = await self._bodies.unpack([message])
         try:
-            return await self._checker(message)
+            if unpacked.error is not None:
+                raise unpacked.error
+            return await self._checker(unpacked.messages[0])
         except Exception:
             _LOG.exception(
                 "%r: the checker failed with message %s of topic %s", self, message.msg_id, message.topic
             )
             return LocalTransactionState.UNKNOWN
+        finally:
+            self._bodies.release(unpacked.size)

@@ -24,6 +24,7 @@ from rocket_client.errors import (
     ClientError,
     NameServersUnreachableError,
     TopicNotFoundError,
+    UnreadableBodyError,
 )
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.errors import ResponseError
@@ -50,4 +51,5 @@ __all__ = [
     "ResponseError",
     "Subscription",
     "TopicNotFoundError",
+    "UnreadableBodyError",
 ]

@@ -5,15 +5,17 @@ from itertools import repeat
 from typing import NamedTuple
 
 from rocket_client.blocking.pipeline import Request
+from rocket_client.errors import UnreadableBodyError
 from rocket_client.pull_answer import PULL_STATUS, PullStatus
 from rocket_client.subscription import ALL, tag_subscription
 from rocket_remoting.codes import RequestCode
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.errors import ResponseError
+from rocket_remoting.compression import DEFAULT_LIMIT, decompress
+from rocket_remoting.errors import RemoteProtocolError, ResponseError
 from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
 from rocket_remoting.message import MessageExt, MessageQueue
 from rocket_remoting.record import decode_records
-from rocket_remoting.sys_flag import PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.sys_flag import COMPRESSED, PULL_SUBSCRIPTION, PULL_SUSPEND
 
 
 class PullRequest(NamedTuple):
@@ -45,15 +47,30 @@ class PullResult(NamedTuple):
     records: bytes | memoryview
     tags: frozenset[str] = frozenset()
 
-    def messages(self) -> list[MessageExt]:
-        """The messages. The broker tells tags by their hash codes alone; here they are compared."""
-        messages = decode_records(self.records)
-        if self.tags:
-            messages = [message for message in messages if message.tags in self.tags]
+    def messages(self, max_body_size: int = DEFAULT_LIMIT) -> Iterator[MessageExt]:
+        """Yield the messages; a compressed body is decompressed when its message is asked for.
+
+        The broker tells tags by their hash codes alone; here they are compared.
+
+        Args:
+            max_body_size: Bytes that a compressed body may have when it is decompressed.
+
+        Raises:
+            UnreadableBodyError: A body has more bytes, or is damaged; pull from the offset behind the error's
+                `message` on to pass over it.
+        """
         broker_name = self.request.queue.broker_name
-        for message in messages:
+        for message in decode_records(self.records, decompress=False):
+            if self.tags and message.tags not in self.tags:
+                continue
             message.broker_name = broker_name
-        return messages
+            if message.sys_flag & COMPRESSED:
+                try:
+                    message.body = decompress(message.body, message.sys_flag, max_body_size)
+                except RemoteProtocolError as error:
+                    raise UnreadableBodyError(message, error) from error
+                message.sys_flag &= ~COMPRESSED
+            yield message
 
 
 class Subscription:

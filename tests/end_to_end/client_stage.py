@@ -77,8 +77,8 @@ class ClientStage:
     def producer(self, group: str = "shop", **settings: Any) -> Producer:
         return Producer(group, ProducerSettings(**self._with_address(settings)), **self._ends())
 
-    def admin(self) -> Admin:
-        return Admin(ClientSettings(**self._with_address({})), **self._ends())
+    def admin(self, **settings: Any) -> Admin:
+        return Admin(ClientSettings(**self._with_address(settings)), **self._ends())
 
     def consumer(
         self, group: str = "kitchen", topic: str = "orders", tags: str = "*", **settings: Any

@@ -84,9 +84,9 @@ def test_queues_of_a_topic(client: BlockingClient, queue: MessageQueue) -> None:
 def test_offsets(client: BlockingClient, queue: MessageQueue) -> None:
     """Ends of a queue are known, a moment leads to a message, and a group's place is kept."""
     assert (client.min_offset(queue), client.max_offset(queue)) == (0, 100)
-    first = client.pull(queue, 0, max_messages=1).messages()[0]
+    first = next(client.pull(queue, 0, max_messages=1).messages())
     found = client.search_offset(queue, first.store_timestamp)
-    assert client.pull(queue, found).messages()[0].store_timestamp == first.store_timestamp
+    assert next(client.pull(queue, found).messages()).store_timestamp == first.store_timestamp
     assert client.committed_offset(queue) in (None, 0)
     client.commit_offset(queue, 42)
     assert client.committed_offset(queue) == 42

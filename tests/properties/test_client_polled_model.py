@@ -7,11 +7,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rocket_client import LitePullConsumerSettings
+from rocket_client import LitePullConsumerSettings, UnreadableBodyError
 from rocket_client.consume_polled import PolledConsumption
 from rocket_client.offsets import LocalOffsets
 from rocket_client.process_queue import ProcessQueue
 from rocket_client.pull_gate import PullGate
+from rocket_client.unpacked_bodies import UnpackedBodies
 from rocket_remoting.message import MessageExt, MessageQueue
 
 THRESHOLD, BATCH = 6, 2
@@ -28,11 +29,17 @@ class PolledMachine(RuleBasedStateMachine):
         asked = LitePullConsumerSettings(
             name_servers="a:1", pull_threshold_for_all=THRESHOLD, pull_batch_size=BATCH
         )
-        self.consumption = PolledConsumption(asked, self.offsets, self.gate)
+        self.consumption = PolledConsumption(
+            asked, self.offsets, self.gate, UnpackedBodies(asked), self.reject
+        )
         self.queues = [ProcessQueue(MessageQueue("orders", "broker-a", number)) for number in range(3)]
         self.pulled = [0, 0, 0]
         self.polled = [0, 0, 0]
         self.under_way: tuple[int, int] | None = None
+
+    async def reject(self, message: MessageExt, error: UnreadableBodyError) -> None:
+        """No body is compressed."""
+        raise AssertionError(message) from error
 
     def teardown(self) -> None:
         """Leave nothing open."""

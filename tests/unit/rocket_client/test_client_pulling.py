@@ -48,20 +48,44 @@ def test_a_pull_carries_the_committed_offset_and_may_carry_the_expression(virtua
     play(virtual, scene, committed=7, post_subscription_when_pull=True)
 
 
-def test_a_body_that_cannot_be_unpacked_holds_up_nothing(
-    virtual: VirtualTime, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("orderly", [False, True])
+def test_a_body_that_cannot_be_decompressed_holds_up_nothing(
+    virtual: VirtualTime, caplog: pytest.LogCaptureFixture, orderly: bool
 ) -> None:
-    """It comes as it was stored, its flag still set, between its neighbours; otherwise its queue would stand still."""
+    """Its message goes to the dead letters as it was stored, and its neighbours are heard."""
 
     async def scene(script: ConsumerScript) -> None:
         await asyncio.sleep(1)
-        assert [message.body for message in script.heard] == [b"7", b"8", b"9"]
-        assert [message.sys_flag & COMPRESSED for message in script.heard] == [0, COMPRESSED, 0]
+        assert [message.body for message in script.heard] == [b"7", b"9"]
         assert script.pulled_offsets == [7, 10]
         assert "zlib body of 1 bytes" in caplog.text
+        (dead,) = script.broker.stored
+        assert (dead.sys_flag, dead.reconsume_times, dead.max_reconsume_times) == (COMPRESSED, 1, 0)
+        await script.consumer.shutdown()
+        assert script.commits[-1] == 10
 
     records = record(7) + record(8, sys_flag=COMPRESSED) + record(9)
-    play(virtual, scene, pulled(ResponseCode.SUCCESS, 10, records), committed=7)
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 10, records), committed=7, orderly=orderly)
+
+
+def test_a_dead_letter_that_no_broker_takes_is_tried_again(virtual: VirtualTime) -> None:
+    """Nothing behind it is committed meanwhile."""
+
+    async def scene(script: ConsumerScript) -> None:
+        broker = script.broker
+        for code in (*SEND_CODES, RequestCode.CONSUMER_SEND_MSG_BACK):
+            broker.answers[code] = broker.refuse
+        await asyncio.sleep(12)
+        assert [message.body for message in script.heard] == [b"9"]
+        assert all(offset <= 8 for offset in script.commits)
+        broker.answers.update(dict.fromkeys(SEND_CODES, broker._store))
+        await asyncio.sleep(12)
+        assert len(broker.stored) == 1
+        await script.consumer.shutdown()
+        assert script.commits[-1] == 10
+
+    records = record(8, sys_flag=COMPRESSED) + record(9)
+    play(virtual, scene, pulled(ResponseCode.SUCCESS, 10, records), committed=8)
 
 
 def test_messages_are_handed_on_and_the_next_pull_follows_at_once(virtual: VirtualTime) -> None:

@@ -7,7 +7,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from rocket_remoting.compression import CompressionType, compress, decompress
+from rocket_remoting.compression import BodyTooLargeError, CompressionType, compress, decompress
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
 
@@ -43,7 +43,7 @@ def test_bombs_are_not_unfolded(type_: CompressionType) -> None:
     bomb = compress(bytes(10_000_000), type_)
     tracemalloc.start()
     try:
-        with pytest.raises(RemoteProtocolError, match="more than 1000000"):
+        with pytest.raises(RemoteProtocolError, match="exceeds 1000000 bytes when decompressed"):
             decompress(bomb, COMPRESSED | type_.sys_flag, limit=1_000_000)
         assert tracemalloc.get_traced_memory()[1] < 5_000_000
     finally:
@@ -54,8 +54,42 @@ def test_a_bomb_that_hides_its_size() -> None:
     """A zstd stream that does not state its size, as Java writes it, is bounded too."""
     writer = zstandard.ZstdCompressor().compressobj()
     bomb = writer.compress(bytes(10_000_000)) + writer.flush()
-    with pytest.raises(RemoteProtocolError, match="more than 1000000"):
+    with pytest.raises(RemoteProtocolError, match="exceeds 1000000 bytes when decompressed"):
         decompress(bomb, COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
+
+
+def zstd_stream(data: bytes) -> bytes:
+    """A zstd stream that does not state its size."""
+    writer = zstandard.ZstdCompressor().compressobj()
+    return writer.compress(data) + writer.flush()
+
+
+@pytest.mark.parametrize("stated", [1000, 1 << 31, (1 << 32) - 1])
+def test_a_zstd_body_that_lies_about_its_size_takes_no_more_room(stated: int) -> None:
+    """Neither what the body says nor what the body holds is believed."""
+    bomb = bytearray(compress(bytes(10_000_000), CompressionType.ZSTD))
+    bomb[6:10] = stated.to_bytes(4, "little")
+    assert zstandard.frame_content_size(bytes(bomb)) == stated
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError):
+            decompress(bytes(bomb), COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_zstd_stream_is_decompressed_in_steps() -> None:
+    """Of half a gigabyte in 16 kilobytes only a little more than the limit is ever there."""
+    bomb = zstd_stream(bytes(500 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyTooLargeError) as caught:
+            decompress(bomb, COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20
+    finally:
+        tracemalloc.stop()
+    assert caught.value.limit == 1_000_000
 
 
 def test_a_body_of_the_limits_size_passes() -> None:

@@ -1,0 +1,156 @@
+"""Bodies are decompressed when their turn comes, and few of them are in memory at once."""
+
+import asyncio
+import random
+import tracemalloc
+from collections.abc import Sequence
+
+import pytest
+
+from rocket_client import ClientSettings, UnreadableBodyError
+from rocket_client.unpacked_bodies import SMALL_SIZE, UnpackedBodies, is_compressed
+from rocket_remoting import MessageExt
+from rocket_remoting.compression import CompressionType, compress
+from rocket_remoting.sys_flag import COMPRESSED
+from streamkit.testing.virtual_time import VirtualTime
+
+LIMIT = 1 << 20
+
+
+def message(body: bytes, type_: CompressionType | None = CompressionType.ZLIB, offset: int = 0) -> MessageExt:
+    """A message as a broker stores it."""
+    if type_ is None:
+        return MessageExt("orders", body, queue_offset=offset)
+    flag = COMPRESSED | type_.sys_flag
+    return MessageExt("orders", compress(body, type_), queue_offset=offset, sys_flag=flag)
+
+
+def bodies(limit: int = LIMIT, room: int = 2 * LIMIT) -> UnpackedBodies:
+    """Room for two of the largest."""
+    return UnpackedBodies(
+        ClientSettings(name_servers="a:1", max_decompressed_body_size=limit, max_decompressed_size=room)
+    )
+
+
+@pytest.mark.parametrize("type_", list(CompressionType))
+def test_small_bodies_are_decompressed_on_the_loop(type_: CompressionType) -> None:
+    """They take no room; uncompressed ones are given as they are."""
+    plain, packed = message(b"plain", None), message(b"x" * 10_000, type_)
+    unpacked = bodies().unpack_small([plain, packed])
+    assert unpacked.messages[0] is plain
+    assert (unpacked.messages[1].body, unpacked.messages[1].sys_flag & COMPRESSED) == (b"x" * 10_000, 0)
+    assert unpacked.size == 0
+    assert is_compressed([packed])
+    assert packed.body == compress(b"x" * 10_000, type_)
+
+
+@pytest.mark.parametrize("type_", list(CompressionType))
+def test_large_bodies_are_left_to_a_thread(virtual: VirtualTime, type_: CompressionType) -> None:
+    """No more than 256 KiB are decompressed on the loop for one call."""
+    large = message(bytes(LIMIT), type_)
+    many = [message(bytes(100_000), type_, offset) for offset in range(5)]
+    assert bodies().unpack_small([large]).messages == []
+    assert len(bodies().unpack_small(many).messages) == SMALL_SIZE // 100_000
+
+    async def main() -> None:
+        unpacked = await bodies().unpack([large])
+        assert (unpacked.messages[0].body, unpacked.size) == (bytes(LIMIT), LIMIT)
+        unpacked = await bodies().unpack(many)
+        assert [one.queue_offset for one in unpacked.messages] == [0, 1, 2, 3, 4]
+
+    virtual.run(main())
+
+
+@pytest.mark.parametrize("type_", list(CompressionType))
+@pytest.mark.parametrize("size", [LIMIT + 1, 60 * LIMIT])
+def test_a_body_beyond_the_limit_is_told(virtual: VirtualTime, type_: CompressionType, size: int) -> None:
+    """Those before it are given; memory holds no more than the limit."""
+    bomb, small = message(bytes(size), type_, offset=1), message(b"x" * 5000, type_)
+
+    async def main() -> None:
+        kept = bodies()
+        tracemalloc.start()
+        try:
+            unpacked = await kept.unpack([small, bomb, small])
+            assert tracemalloc.get_traced_memory()[1] < 3 * LIMIT
+        finally:
+            tracemalloc.stop()
+        assert len(unpacked.messages) == 1
+        assert isinstance(unpacked.error, UnreadableBodyError)
+        assert unpacked.error.message is bomb
+        assert "queue 0 at offset 1, cannot be decompressed" in str(unpacked.error)
+        assert f"exceeds {LIMIT} bytes" in str(unpacked.error)
+        kept.release(unpacked.size)
+        assert repr(kept) == f"<UnpackedBodies: 0 bytes of {2 * LIMIT}, 0 wait>"
+
+    virtual.run(main())
+
+
+def test_a_damaged_body_is_told(virtual: VirtualTime) -> None:
+    """Small or large."""
+    damaged = MessageExt("orders", b"8", sys_flag=COMPRESSED)
+    assert "truncated zlib body of 1 bytes" in str(bodies().unpack_small([damaged]).error)
+    large = message(random.Random(5).randbytes(LIMIT))
+    large.body = large.body[:-100]
+
+    async def main() -> None:
+        assert "truncated zlib body" in str((await bodies().unpack([large])).error)
+
+    virtual.run(main())
+
+
+def test_a_call_gets_as_many_as_there_is_room_for(virtual: VirtualTime) -> None:
+    """The others are not waited for while the call holds room."""
+    large = [message(bytes(400_000), offset=offset) for offset in range(5)]
+
+    async def main() -> None:
+        kept = bodies(limit=1_000_000, room=1_500_000)
+        first = await kept.unpack(large)
+        assert [one.queue_offset for one in first.messages] == [0, 1]
+        waiting = asyncio.ensure_future(kept.unpack(large[2:]))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        kept.release(first.size)
+        assert len((await waiting).messages) == 2
+
+    virtual.run(main())
+
+
+def test_room_is_given_first_come_first_served_and_never_twice(virtual: VirtualTime) -> None:
+    """Whoever is cancelled while waiting, before or after its turn has come."""
+    random_ = random.Random(7)
+    held = most = 0
+
+    async def call(kept: UnpackedBodies, messages: Sequence[MessageExt]) -> None:
+        nonlocal held, most
+        unpacked = await kept.unpack(messages)
+        held += unpacked.size
+        most = max(most, held)
+        try:
+            await asyncio.sleep(random_.random())
+        finally:
+            held -= unpacked.size
+            kept.release(unpacked.size)
+
+    async def main() -> None:
+        kept = bodies()
+        calls = [
+            asyncio.ensure_future(call(kept, [message(bytes(random_.randrange(300_000, LIMIT)))]))
+            for _ in range(40)
+        ]
+        for _ in range(200):
+            random_.choice(calls).cancel() if random_.random() < 0.1 else None
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert 0 < most <= 2 * LIMIT
+        assert repr(kept) == f"<UnpackedBodies: 0 bytes of {2 * LIMIT}, 0 wait>"
+
+    virtual.run(main())
+
+
+def test_the_limits_fit_together() -> None:
+    """What may be decompressed at once holds one of the largest."""
+    with pytest.raises(ValueError, match="max_decompressed_size must be at least 5"):
+        ClientSettings(name_servers="a:1", max_decompressed_body_size=5, max_decompressed_size=4)
+    with pytest.raises(ValueError, match="max_decompressed_body_size must be at least 1"):
+        ClientSettings(name_servers="a:1", max_decompressed_body_size=0)
