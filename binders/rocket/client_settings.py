@@ -65,6 +65,8 @@ class _Consumer(TypedDict):
     pull_threshold_for_topic: int
     pull_threshold_size_for_topic: int
     pull_time_delay_when_exception: timedelta
+    max_decompressed_body_size: int
+    max_decompressed_size: int
     local_offset_store_dir: Path | None
 
 
@@ -156,6 +158,8 @@ class ClientSettingsMaker:
             pull_threshold_for_topic=push.pull_threshold_for_topic,
             pull_threshold_size_for_topic=push.pull_threshold_size_for_topic,
             pull_time_delay_when_exception=extended.pull_time_delay_mills_when_exception,
+            max_decompressed_body_size=extended.max_decompressed_body_size,
+            max_decompressed_size=extended.max_decompressed_size,
             local_offset_store_dir=Path(binder.offset_store) if binder.offset_store else None,
         )
 

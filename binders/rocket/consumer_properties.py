@@ -4,9 +4,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Annotated, Final, TypeVar
 
-from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
 from binders.rocket.properties import BindingProperties, PositiveMilliseconds
+from rocket_remoting.compression import DEFAULT_LIMIT
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, StartPosition
 from streamkit.config.durations import Milliseconds, Minutes, Positive
 from streamkit.config.settings_model import SettingsModel
@@ -140,6 +141,19 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     """A queue is not pulled while more messages than this are cached."""
     pull_threshold_size_for_queue: int = Field(default=100, ge=1)
     """The same in MiB."""
+    max_decompressed_body_size: int = Field(default=DEFAULT_LIMIT, ge=1)
+    """Bytes that a compressed body may have when it is decompressed; a message whose body has more is a dead letter."""
+    max_decompressed_size: int = Field(default=2 * DEFAULT_LIMIT, ge=1, validate_default=True)
+    """Bytes of bodies over 256 KiB that are decompressed at once; at least `max-decompressed-body-size`."""
+
+    @field_validator("max_decompressed_size")
+    @classmethod
+    def _holds_the_largest_body(cls, value: int, info: ValidationInfo) -> int:
+        largest = info.data.get("max_decompressed_body_size", value)
+        if value < largest:
+            raise ValueError(f"{value} is smaller than max-decompressed-body-size, which is {largest}")
+        return value
+
     consume_max_span: int = Field(default=2000, ge=1)
     """Concurrent: a queue is not pulled while its cached offsets span more than this."""
     push: PushProperties = PushProperties()

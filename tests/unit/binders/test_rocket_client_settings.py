@@ -44,6 +44,8 @@ CONSUMER = COMMON | {
     "pull-batch-size": ("17", "pull_batch_size", 17),
     "pull-threshold-for-queue": ("18", "pull_threshold_for_queue", 18),
     "pull-threshold-size-for-queue": ("19", "pull_threshold_size_for_queue", 19),
+    "max-decompressed-body-size": ("1000", "max_decompressed_body_size", 1000),
+    "max-decompressed-size": ("134217729", "max_decompressed_size", 134217729),
     "consume-max-span": ("20", "consume_concurrently_max_span", 20),
     "pull-time-delay-mills-when-exception": ("21", "pull_time_delay_when_exception", milliseconds(21)),
     "push.pull-threshold-for-topic": ("22", "pull_threshold_for_topic", 22),

@@ -125,6 +125,10 @@ def test_the_broker_s_delay_levels_are_read_as_it_reads_them() -> None:
             {"push.pull-threshold-for-topic": "-7"},
             "push.pull-threshold-for-topic=-7: expected greater than or equal to -1",
         ),
+        (
+            {"max-decompressed-body-size": "200000000"},
+            "134217728 is smaller than max-decompressed-body-size, which is 200000000",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(settings: dict[str, str], says: str) -> None:
