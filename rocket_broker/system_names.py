@@ -105,6 +105,8 @@ class SystemNames:
         Raises:
             Refusal: It may not.
         """
+        if not _may_be_own(group, topic):
+            return
         self.check_group(group)
         if self.is_internal(topic) and group != TOOLS_CONSUMER_GROUP:
             raise Refusal(
@@ -118,6 +120,8 @@ class SystemNames:
         Raises:
             Refusal: They may not.
         """
+        if not _may_be_own(group, topic):
+            return
         self.check_group(group)
         if self.is_internal(topic):
             raise Refusal(
@@ -159,3 +163,12 @@ class SystemNames:
         """
         if self.is_topic(topic):
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"The topic[{topic}] is conflict with system topic.")
+
+
+def _may_be_own(group: str, topic: str) -> bool:
+    """Return whether a rule may forbid the group something in the topic: every pull asks, and nearly none is meant."""
+    return (
+        topic in INTERNAL_TOPICS
+        or topic.startswith(SYSTEM_TOPIC_PREFIX)
+        or group.startswith(SYSTEM_GROUP_PREFIX)
+    )

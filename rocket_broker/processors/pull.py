@@ -188,7 +188,9 @@ class PullProcessor:
             raise Refusal(
                 ResponseCode.NO_PERMISSION, f"the broker[{self._host}] pulling message is forbidden"
             )
-        self._check_names(header)
+        system = self._topics.system
+        check = system.check_offsets if header.sys_flag & PULL_COMMIT_OFFSET else system.check_pull
+        check(header.consumer_group, header.topic)
         group = self._group(connection, header.consumer_group)
         self._check_queue(connection, header)
         brings_filter = header.sys_flag & PULL_SUBSCRIPTION
@@ -197,12 +199,6 @@ class PullProcessor:
             group_name = header.topic.removeprefix(RETRY_PREFIX)
             return PullFilter(wanted.codes, RetryFilter(self._filters, group_name))
         return wanted
-
-    def _check_names(self, header: PullMessageRequestHeader) -> None:
-        if header.sys_flag & PULL_COMMIT_OFFSET:
-            self._topics.system.check_offsets(header.consumer_group, header.topic)
-        else:
-            self._topics.system.check_pull(header.consumer_group, header.topic)
 
     def _group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
         group = self._groups.get(name) or self._groups.find(name, connection.counted_as)

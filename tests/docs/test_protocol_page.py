@@ -11,12 +11,22 @@ from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
+from rocket_broker.system_names import INTERNAL_TOPICS, PREDEFINED_GROUPS, REPORT_TOPICS, SHARED_TOPICS
 from rocket_remoting import MemoryTransport
 from rocket_remoting.codes import RequestCode, request_name
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "protocol.md"
 ROW = re.compile(r"\| (\d+) \| ([A-Z0-9_]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|")
+
+PROOF = re.compile(r"`(tests/[a-z_/]+\.py::\w+)`")
+KINDS = {
+    "internal": INTERNAL_TOPICS,
+    "reports": REPORT_TOPICS,
+    "shared": SHARED_TOPICS,
+    "predefined": PREDEFINED_GROUPS,
+}
+"""The first words of the rows that list the broker's own topics and groups."""
 
 
 class Row(NamedTuple):
@@ -38,6 +48,15 @@ def rows() -> list[Row]:
 def served(by: str) -> set[int]:
     """Return the codes that the page says are served by one."""
     return {row.code for row in rows() if by in row.served_by.split(", ")}
+
+
+def missing(proofs: list[str]) -> list[str]:
+    """Return those of the tests, named by file and function, that are not there."""
+    functions: dict[str, set[str]] = {}
+    for path in {proof.partition("::")[0] for proof in proofs}:
+        tree = ast.parse((ROOT / path).read_text())
+        functions[path] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return [proof for proof in proofs if proof.partition("::")[2] not in functions[proof.partition("::")[0]]]
 
 
 def names(codes: set[int]) -> list[str]:
@@ -71,18 +90,26 @@ def test_the_name_server_serves_what_the_page_says(tmp_path: Path) -> None:
 
 def test_each_served_request_names_a_test_that_is_there() -> None:
     """By its file and function."""
-    functions: dict[str, set[str]] = {}
-    missing = []
-    for row in rows():
-        if row.served_by == "not served":
-            continue
-        path, _, function = row.proof.strip("`").partition("::")
-        if path not in functions:
-            tree = ast.parse((ROOT / path).read_text())
-            functions[path] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        if function not in functions[path]:
-            missing.append(f"{row.name}: {row.proof}")
-    assert missing == []
+    proofs = [row.proof.strip("`") for row in rows() if row.served_by != "not served"]
+    assert all("::" in proof for proof in proofs)
+    assert missing(proofs) == []
+
+
+def test_each_test_that_the_page_names_is_there() -> None:
+    """In the tables of rules too."""
+    assert missing(PROOF.findall(PAGE.read_text())) == []
+
+
+def test_the_page_lists_the_broker_s_own_topics_and_groups() -> None:
+    """Each name in the row of its kind."""
+    row_of = {
+        kind: line
+        for line in reversed(PAGE.read_text().splitlines())
+        for kind in KINDS
+        if line.startswith(f"| *{kind}*")
+    }
+    for kind, names_of_kind in KINDS.items():
+        assert [name for name in names_of_kind if f"`{name}`" not in row_of[kind]] == []
 
 
 def test_each_other_request_has_a_reason() -> None:

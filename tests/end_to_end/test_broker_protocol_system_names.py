@@ -33,6 +33,7 @@ from rocket_remoting.topics import TOPICS_CLOSED_TO_CLIENTS
 from tests.end_to_end.broker_process import running
 from tests.end_to_end.raw_client import COMMITTING, RawClient, send_header, with_broker
 from tests.end_to_end.test_broker_process import store_with
+from tests.end_to_end.test_broker_protocol_deduplicated import batch
 from tests.end_to_end.transactions import GROUP, HALF, OP, Question, begin, end
 
 OURS = "CID_RMQ_SYS_TRANS"
@@ -88,6 +89,8 @@ def test_nobody_sends_to_a_topic_that_only_the_broker_writes(topic: str) -> None
                 FORBIDDEN,
                 f"Sending message to topic[{topic}] is forbidden.",
             )
+        sent = batch(MessageQueue(topic, "broker-a", 0), 0, range(1))
+        assert (await client.ask(sent.code, sent.header, bytes(sent.body))).code == FORBIDDEN
         assert topic not in embedded.broker.topics
         assert await client.end(topic) == 0
 
