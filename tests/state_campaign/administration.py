@@ -1,5 +1,7 @@
 """What tools ask brokers and name servers."""
 
+import asyncio
+
 from hypothesis import strategies as st
 
 from rocket_remoting.bodies import (
@@ -21,10 +23,11 @@ from rocket_remoting.headers import (
 )
 from tests.state_campaign.conversation import BROKER, OK, Conversation, clients, groups, step, topics
 from tests.state_campaign.listings import BROKER_LISTINGS, NAME_SERVER_LISTINGS
-from tests.state_campaign.stage import CLIENTS
+from tests.state_campaign.stage import CLIENTS, RESERVED_SECONDS
 
 __all__ = ["Administration"]
 
+CLEANING = (Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG, Code.CLEAN_UNUSED_TOPIC)
 SETTINGS = [
     "autoCreateSubscriptionGroup=true", "autoCreateTopicEnable=false", "autoCreateTopicEnable=true",
     "channelExpiredTimeout=60000", "cleanResourceInterval=1000", "compressedRegister=true", "defaultQueryMaxNum=64",
@@ -74,13 +77,11 @@ class Administration(Conversation):
         self.ask(client, Code.UPDATE_BROKER_CONFIG, None, "\n".join(entries).encode())
 
     @step(
-        client=clients,
-        code=st.sampled_from(
-            [Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG, Code.CLEAN_UNUSED_TOPIC]
-        ),
+        client=clients, code=st.sampled_from(CLEANING), seconds=st.sampled_from([0, 0, RESERVED_SECONDS + 1])
     )
-    def clean(self, *, client: int, code: Code) -> None:
-        """Have old messages deleted, and queues of topics that are no more."""
+    def clean(self, *, client: int, code: Code, seconds: int) -> None:
+        """Have old messages deleted, and queues of topics that are no more; some time later."""
+        self.run(asyncio.sleep(seconds))
         self.ask_ok(client, code)
         if code == Code.CLEAN_UNUSED_TOPIC:
             self.model.expected = [e for e in self.model.expected if e.queue[0] in self.model.topics]

@@ -33,7 +33,7 @@ class BrokerMachine(Sending, Pulling, Membership, Administration):
         """A client goes, with whatever it waits for, and comes back with its next request."""
         self.run(self.stage.disconnect(client, abruptly=abruptly))
 
-    @step(seconds=st.sampled_from([0.1, 1.0, 10.0, 61.0, 200.0, 4000.0]))
+    @step(seconds=st.sampled_from([0.1, 1.0, 10.0, 61.0, 200.0, 1000.0, 4000.0]))
     def wait(self, *, seconds: float) -> None:
         """Time passes; messages are kept for an hour."""
         self.run(asyncio.sleep(seconds))

@@ -213,9 +213,16 @@ class Pulling(Conversation):
         if answer.code == OK and answer.remark is None:
             self.model.committed[group, topic, queue_id] = offset
             self.model.doubtful.discard((group, topic, queue_id))
+        self.look_up(client, group, topic, queue_id)
 
-    @step(client=clients, group=groups, topic=topics, queue_id=queue_ids)
-    def query_offset(self, *, client: int, group: str, topic: str, queue_id: int) -> None:
+    @step(client=clients, index=st.integers(0, 9))
+    def query_offset(self, *, client: int, index: int) -> None:
+        """Ask for one of the committed offsets."""
+        if self.model.committed:
+            known = list(self.model.committed)
+            self.look_up(client, *known[-1 - index % len(known)])
+
+    def look_up(self, client: int, group: str, topic: str, queue_id: int) -> None:
         """Ask for a committed offset; of one that may have changed, take the answer for right."""
         header = QueryConsumerOffsetRequestHeader(
             consumer_group=group, topic=topic, queue_id=queue_id, set_zero_if_not_found=False
@@ -224,8 +231,8 @@ class Pulling(Conversation):
         found = answer.header(QueryConsumerOffsetResponseHeader).offset if answer.code == OK else None
         key = group, topic, queue_id
         if key not in self.model.doubtful:
-            known = self.model.committed.get(key)
-            self.require(found == known, "committed offset", f"{key} is at {found}, {known} was committed")
+            offset = self.model.committed.get(key)
+            self.require(found == offset, "committed offset", f"{key} is at {found}, {offset} was committed")
         elif found is not None:
             self.model.committed[key] = found
 

@@ -124,6 +124,15 @@ class Sending(Conversation):
         if answer.code == OK:
             self.note(topic, queue_id, answer, [(body, tag, unique_key)])
 
+    @step(client=clients, number=st.integers(2, 8), size=st.sampled_from([10, 60_000]))
+    def send_several(self, *, client: int, number: int, size: int) -> None:
+        """Messages one after the other: a file of the commit log has two of the large ones."""
+        for _ in range(number):
+            body = self.new_body(size)
+            answer = self.ask_send(client, "orders", 0, body, {"UNIQ_KEY": self.unique_key})
+            if answer.code == OK:
+                self.note("orders", 0, answer, [(body, "", self.unique_key)])
+
     @step(client=clients, topic=topics, queue_id=queue_ids, number=st.sampled_from([1, 3, 40, 1500]))
     def send_batch(self, *, client: int, topic: str, queue_id: int, number: int) -> None:
         """Tiny messages."""

@@ -37,7 +37,7 @@ T = TypeVar("T")
 CLIENTS = 4
 RESERVED_SECONDS = 3600
 SETTINGS = {
-    "mappedFileSizeCommitLog": str(256 * 1024),
+    "mappedFileSizeCommitLog": str(128 * 1024),
     "mappedFileSizeConsumeQueue": "2000",
     "mappedFileSizeTimerLog": "52000",
     "maxHashSlotNum": "50",
