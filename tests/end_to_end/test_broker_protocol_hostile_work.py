@@ -1,0 +1,130 @@
+"""Tiny requests that ask for much work: other clients are served meanwhile.
+
+The watchdog of all tests fails a test in which the broker works for more than 50 ms in one step.
+"""
+
+import asyncio
+
+import pytest
+
+from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.settings import MAX_QUEUES
+from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.headers import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryMessageRequestHeader,
+    QueryMessageResponseHeader,
+)
+from tests.end_to_end.raw_client import HELD, RawClient, pull_header, with_broker
+
+
+async def neighbour_of(embedded: EmbeddedBroker) -> RawClient:
+    """Return another client."""
+    return await RawClient.connect(embedded.broker.transport, embedded.broker_address)
+
+
+async def beside(neighbour: RawClient, asking: "asyncio.Future[RemotingCommand]") -> int:
+    """Send messages one after the other until a request is answered; return how many."""
+    sent = 0
+    while not asking.done():
+        await neighbour.send("letters")
+        sent += 1
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("code", "header"),
+    [
+        (RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader(consumer_group="g")),
+        (RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader(is_order=False)),
+    ],
+)
+def test_statistics_of_a_million_queues_hold_nobody_up(
+    code: int, header: GetConsumeStatsRequestHeader | GetConsumeStatsInBrokerHeader
+) -> None:
+    """41 requests make twenty topics of 65,536 queues, each with an offset, and ask how far the group is.
+
+    An answer that no client could read is refused as soon as it is too long.
+    """
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        neighbour = await neighbour_of(embedded)
+        await client.heartbeat(consumers={"g": {}})
+        for number in range(20):
+            await client.create_topic(f"wide{number}", MAX_QUEUES)
+            assert (await client.commit(1, topic=f"wide{number}")).code == ResponseCode.SUCCESS
+        asking = asyncio.ensure_future(client.ask(code, header))
+        assert await beside(neighbour, asking) >= 10
+        answer = await asking
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert "which clients do not read" in (answer.remark or "")
+        await neighbour.connection.close()
+
+    with_broker(scene)
+
+
+def test_writing_half_a_million_offsets_holds_nobody_up() -> None:
+    """They are written every five seconds, in steps and by a thread."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.create_topic("wide", MAX_QUEUES)
+        for group in range(8):
+            for queue_id in range(MAX_QUEUES):
+                embedded.broker.offsets.commit(f"g{group}", "wide", queue_id, 0)
+        for _ in range(20):
+            await asyncio.sleep(1)
+            await client.send()
+        assert await client.committed(group="g7", topic="wide", queue_id=MAX_QUEUES - 1) == 0
+
+    with_broker(scene)
+
+
+def test_keys_of_one_hash_make_no_long_search() -> None:
+    """`Aa` and `BB` have one hash in Java, so thousands of keys have; what is asked for is older than all of them."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        neighbour = await neighbour_of(embedded)
+        wanted = "AaAaAaAaAaAa"
+        await client.send(body=b"wanted", properties={"KEYS": wanted})
+        old = embedded.broker.clock.now_ms()
+        await asyncio.sleep(10)
+        for number in range(300):
+            same = "".join("BB" if number >> bit & 1 else "Aa" for bit in range(10))
+            keys = " ".join([f"{same}BBAa"] * 300)
+            await client.send(properties={"KEYS": keys})
+        header = QueryMessageRequestHeader(
+            topic="orders", key=wanted, max_num=32, begin_timestamp=0, end_timestamp=old + 5_000
+        )
+        asking = asyncio.ensure_future(client.ask(RequestCode.QUERY_MESSAGE, header))
+        await beside(neighbour, asking)
+        answer = await asking
+        assert answer.code == ResponseCode.SUCCESS
+        assert answer.header(QueryMessageResponseHeader).index_last_update_phyoffset > 0
+        assert b"wanted" in bytes(answer.body)
+        await neighbour.connection.close()
+
+    with_broker(scene)
+
+
+def test_a_message_that_wakes_twelve_thousand_pulls_holds_nobody_up() -> None:
+    """Each of them is answered with it."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        await client.send()
+        neighbours = [await neighbour_of(embedded) for _ in range(3)]
+        header = pull_header("orders", 1, sys_flag=HELD, suspend_timeout_millis=60_000)
+        pulls = [
+            neighbour.connection.invoke_async(RequestCode.PULL_MESSAGE, header, timeout=100_000.0)
+            for neighbour in neighbours
+            for _ in range(4_000)
+        ]
+        await asyncio.sleep(1)
+        assert len(embedded.broker.pulls) == len(pulls)
+        await client.send(body=b"news")
+        assert {answer.code for answer in await asyncio.gather(*pulls)} == {ResponseCode.SUCCESS}
+        for neighbour in neighbours:
+            await neighbour.connection.close()
+
+    with_broker(scene)
