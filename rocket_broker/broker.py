@@ -20,6 +20,7 @@ from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
 from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.lock_file import LockFile
+from rocket_broker.loop_steps import run_in_steps
 from rocket_broker.message_writer import Host, MessageWriter
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.queue_locks import QueueLocks
@@ -329,10 +330,13 @@ class Broker:
             self.statistics.sample()
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             seconds = self.settings.channel_expired_timeout / 1000
-            silent = {*self.consumers.remove_silent(seconds), *self.producers.remove_silent(seconds)}
-            for connection in silent:
+            silent = [
+                *await run_in_steps("silent consumers are looked for", self.consumers.remove_silent(seconds)),
+                *await run_in_steps("silent producers are looked for", self.producers.remove_silent(seconds)),
+            ]
+            for connection in set(silent):
                 connection.abort("no heartbeat")
-            self.locks.remove_expired()
+            await run_in_steps("expired locks are looked for", self.locks.remove_expired())
 
     # Requests
 

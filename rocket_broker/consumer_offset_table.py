@@ -298,10 +298,29 @@ class ConsumerOffsetTable:
         topics.pop(topic, None)
         if not topics:
             self._topics.pop(group, None)
+        self._resets.pop((group, topic), None)
         for owner, number in self._owners.pop((group, topic), {}).items():
             self._shares.count(-number, owner)
-        self._resets.pop((group, topic), None)
         self._dirty = True
+
+    def _make_room(self, group: str, topic: str, more: int, client: Connection | None) -> None:
+        """Count so many offsets more of the group in the topic.
+
+        Raises:
+            Refusal: There would be too many, of all clients or of the one.
+        """
+        if client is not None and more > 0:
+            if self._count + more > MAX_OFFSETS:
+                raise Refusal(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"this broker keeps {MAX_OFFSETS} offsets and no more: delete groups or topics that nobody uses",
+                )
+            owners = owner_group(group), client.counted_as
+            self._shares.check(more, *owners)
+            self._shares.count(more, *owners)
+            numbers = dict.fromkeys(filter(None, owners), more)
+            self._owners.setdefault((group, topic), Counter()).update(numbers)
+        self._count += more
 
     def _note(self, removal: _Removal) -> None:
         version = self._version.next(0)
@@ -322,26 +341,6 @@ class ConsumerOffsetTable:
                     yield msgspec.json.encode(found)[1:-1]
                     found, size = {}, 0
         yield msgspec.json.encode(found)[1:-1]
-
-    def _make_room(self, group: str, topic: str, more: int, client: Connection | None) -> None:
-        """Count so many offsets more of the group in the topic.
-
-        Raises:
-            Refusal: There would be too many, of all clients or of the one.
-        """
-        if client is not None and more > 0:
-            if self._count + more > MAX_OFFSETS:
-                raise Refusal(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"this broker keeps {MAX_OFFSETS} offsets and no more: delete groups or topics that nobody uses",
-                )
-            owners = owner_group(group), client.counted_as
-            self._shares.check(more, *owners)
-            self._shares.count(more, *owners)
-            self._owners.setdefault((group, topic), Counter()).update(
-                dict.fromkeys(filter(None, owners), more)
-            )
-        self._count += more
 
 
 def _split(key: str) -> tuple[str, str]:

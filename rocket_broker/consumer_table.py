@@ -7,14 +7,15 @@ one joins or leaves.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 from rocket_broker.client_channel import ClientChannel
+from rocket_broker.loop_steps import BackgroundSteps
 from rocket_broker.loop_time import loop_time
 from rocket_broker.memberships import Memberships, silent_members
 from rocket_broker.refusal import Refusal
 from rocket_broker.subscription import Subscription
-from rocket_broker.subscription_guard import SubscriptionGuard
+from rocket_broker.subscription_guard import SubscriptionGuard, Wish
 from rocket_remoting.bodies import (
     ConsumeFromWhere,
     ConsumerData,
@@ -72,8 +73,14 @@ class ConsumerGroup:
         """Return the member with this id; of two, the one that joined last."""
         return next((m for m in reversed(self._members.values()) if m.client_id == client_id), None)
 
-    def join(self, client: ClientChannel, data: ConsumerData) -> bool:
-        """Take a member's heartbeat; return whether members or subscribed topics changed by it."""
+    def join(self, client: ClientChannel, data: ConsumerData, prepared: Mapping[str, Subscription]) -> bool:
+        """Take a member's heartbeat; return whether members or subscribed topics changed by it.
+
+        Args:
+            client: The member.
+            data: What it says.
+            prepared: Its subscriptions that are newer than the group's, as far as they are at hand.
+        """
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
@@ -83,7 +90,7 @@ class ConsumerGroup:
             self._members[client.connection] = client
         else:
             known.seen = client.seen
-        return self._subscribe(data.subscription_data_set) or changed
+        return self._subscribe(data.subscription_data_set, prepared) or changed
 
     def note_alive(self, connection: Connection, now: float) -> None:
         """Note that the member on this connection was heard of."""
@@ -93,15 +100,22 @@ class ConsumerGroup:
         """Forget the member on this connection and return it."""
         return self._members.pop(connection, None)
 
-    def _subscribe(self, told: Iterable[SubscriptionData]) -> bool:
+    def is_news(self, told: SubscriptionData) -> bool:
+        """Whether nobody in the group has told this, or something newer, of the topic."""
+        known = self.subscriptions.get(told.topic)
+        return known is None or told.sub_version > known.data.sub_version
+
+    def _subscribe(self, told: Iterable[SubscriptionData], prepared: Mapping[str, Subscription]) -> bool:
         changed = False
         topics = set()
         for data in told:
             topics.add(data.topic)
-            old = self.subscriptions.get(data.topic)
-            if old is None or data.sub_version > old.data.sub_version:
-                self.subscriptions[data.topic] = Subscription.of(data)
-                changed |= old is None
+            if self.is_news(data):
+                changed |= data.topic not in self.subscriptions
+                found = prepared.get(data.topic)
+                if found is None or found.data is not data:
+                    found = Subscription.of(data)
+                self.subscriptions[data.topic] = found
         for topic in self.subscriptions.keys() - topics:
             del self.subscriptions[topic]
             changed = True
@@ -131,19 +145,24 @@ class ConsumerTable:
         self._groups: dict[str, ConsumerGroup] = {}
         self._memberships = Memberships()
         self._changed: dict[ConsumerGroup, None] = {}
+        self._background = BackgroundSteps()
         self.notify_enabled: Callable[[], bool] = lambda: True
 
     def get(self, group: str) -> ConsumerGroup | None:
         """Return the group, if it has a live member."""
         return self._groups.get(group)
 
-    def register(self, client: ClientChannel, data: ConsumerData, *, notify: bool = True) -> bool:
-        """Take a member's heartbeat; tell all members if it changed the group, and return whether it did.
+    def register(
+        self, client: ClientChannel, data: ConsumerData, *, notify: bool = True
+    ) -> Generator[None, None, bool]:
+        """Take a member's heartbeat, in steps; tell all members if it changed the group, and return whether it did.
 
         Raises:
             Refusal: It wants something else than other members, and that is not let pass: it is no member now.
         """
-        problem = self.guard.look(client, data)
+        wish = yield from Wish.of(client.client_id, data)
+        prepared = yield from self._prepared(data)
+        problem = self.guard.look(client, data.group_name, wish)
         if problem is not None:
             self._leave(data.group_name, client.connection)
             raise Refusal(ResponseCode.SYSTEM_ERROR, problem)
@@ -152,7 +171,7 @@ class ConsumerTable:
             group = self._groups[data.group_name] = ConsumerGroup(data.group_name)
         client.seen = self._time()
         group.notify = notify
-        changed = group.join(client, data)
+        changed = group.join(client, data, prepared)
         self._memberships.add(client.connection, group.name)
         if changed:
             _log.info("consumer group %s: %s wants %d topics, %d members",
@@ -162,6 +181,16 @@ class ConsumerTable:
         for listener in self.on_heartbeat:
             listener(group.name, data.subscription_data_set, client.connection)
         return changed
+
+    def _prepared(self, data: ConsumerData) -> Generator[None, None, dict[str, Subscription]]:
+        """Return the subscriptions of a heartbeat that are newer than the group's: lists of tags take their time."""
+        group = self._groups.get(data.group_name) or ConsumerGroup(data.group_name)
+        prepared: dict[str, Subscription] = {}
+        for told in data.subscription_data_set:
+            if group.is_news(told):
+                prepared[told.topic] = Subscription.of(told)
+            yield
+        return prepared
 
     def unregister(self, group_name: str, connection: Connection) -> None:
         """Forget the group's member on this connection and tell the others."""
@@ -185,10 +214,14 @@ class ConsumerTable:
         self._tell(group)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget every member on this connection and tell the others of its groups."""
-        self.guard.connection_closed(connection)
+        """Forget every member on this connection, and tell the others of its groups, in steps."""
+        self._background.add("members of a closed connection are forgotten", self._forget(connection))
+
+    def _forget(self, connection: Connection) -> Generator[None, None, None]:
+        yield from self.guard.connection_closed(connection)
         for name in self._memberships.of(connection):
             self._leave(name, connection)
+            yield
 
     def note_alive(self, connection: Connection) -> None:
         """Let the connection's members live on, as a heartbeat of each would."""
@@ -196,14 +229,15 @@ class ConsumerTable:
         for name in self._memberships.of(connection):
             self._groups[name].note_alive(connection, now)
 
-    def remove_silent(self, seconds: float) -> list[Connection]:
-        """Forget members without a heartbeat for so long; return the connections to close."""
-        groups = ((name, group.members()) for name, group in self._groups.items())
-        silent = silent_members(groups, self._time() - seconds)
+    def remove_silent(self, seconds: float) -> Generator[None, None, list[Connection]]:
+        """Forget members without a heartbeat for so long, in steps; return the connections to close."""
+        groups = ((name, group.members()) for name, group in list(self._groups.items()))
+        silent = yield from silent_members(groups, self._time() - seconds)
         for name, member in silent:
             _log.warning("consumer group %s: no heartbeat from %r, forgotten", name, member,
                          extra=member.connection.log_peer)  # fmt: skip
             self.unregister(name, member.connection)
+            yield
         return [member.connection for _, member in silent]
 
     def groups_of(self, topic: str) -> Iterator[str | None]:
@@ -220,6 +254,9 @@ class ConsumerTable:
 
     def _tell_changed(self) -> None:
         changed, self._changed = self._changed, {}
+        self._background.add("members are told of others", self._tell_members(changed))
+
+    def _tell_members(self, changed: Iterable[ConsumerGroup]) -> Generator[None, None, None]:
         for group in changed:
             if not (group.notify and self.notify_enabled()):
                 continue
@@ -227,6 +264,7 @@ class ConsumerTable:
             for member in group.members():
                 if not member.connection.is_closed:
                     member.connection.invoke_oneway(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header)
+                yield
 
     def __contains__(self, group: str) -> bool:
         return group in self._groups

@@ -5,7 +5,7 @@ counted by connection and group. A heartbeat beyond a limit registers nothing: t
 connection goes on, with the groups that it told before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from rocket_broker.refusal import Refusal, check_group_name
 from rocket_broker.shares import Shares
@@ -45,15 +45,18 @@ class HeartbeatLimits:
         self._shares = Shares("bytes of subscriptions", lambda: MAX_TOGETHER)
         self._together = 0
 
-    def admit(self, connection: Connection, data: HeartbeatData) -> None:
-        """Count what the heartbeat tells.
+    def admit(self, connection: Connection, data: HeartbeatData) -> Generator[None, None, None]:
+        """Count what the heartbeat tells, in steps.
 
         Raises:
             Refusal: It tells too much, or a name in it is illegal; nothing is counted then.
         """
-        _check(data)
+        yield from _check(data)
+        told: dict[_Group, int] = {}
+        for group, size in _sizes(data):
+            told[group] = size
+            yield
         known = self._sizes.get(connection, {})
-        told = dict(_sizes(data))
         sizes = known | told
         if len(sizes) > MAX_GROUPS:
             raise Refusal(
@@ -98,7 +101,7 @@ class HeartbeatLimits:
         return f"HeartbeatLimits({len(self._sizes)} connections, some {self._together} bytes)"
 
 
-def _check(data: HeartbeatData) -> None:
+def _check(data: HeartbeatData) -> Generator[None, None, None]:
     if len(data.client_id) > MAX_CLIENT_ID:
         raise Refusal(
             ResponseCode.SYSTEM_ERROR,
@@ -106,11 +109,20 @@ def _check(data: HeartbeatData) -> None:
         )
     if len(data.consumer_data_set) + len(data.producer_data_set) > MAX_GROUPS:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client belongs to at most {MAX_GROUPS} groups")
+    subscriptions = sum(len(consumer.subscription_data_set) for consumer in data.consumer_data_set)
+    most = MAX_OF_CONNECTION // _SUBSCRIPTION
+    if subscriptions > most:
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR,
+            f"the client has {subscriptions} subscriptions, at most {most} are kept for one",
+        )
     for producer in data.producer_data_set:
         check_group_name(producer.group_name)
+        yield
     for consumer in data.consumer_data_set:
         check_group_name(consumer.group_name)
         _check_subscriptions(consumer)
+        yield
 
 
 def _check_subscriptions(consumer: ConsumerData) -> None:

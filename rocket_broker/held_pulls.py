@@ -7,14 +7,23 @@ case it is run again, as a pull that may not be held any more, and that answers 
 Messages that arrive in one turn of the loop wake a pull once, after the last of them: one answer carries them
 all. Pulls of a queue that let the same through are asked once for each message, however many they are; how
 much a connection, an address, and all clients together may have a queue's every message compared is bounded.
+
+There may be a quarter of a million pulls, all of one queue, or due at one moment. So whatever concerns many of them is
+done in steps (`BackgroundSteps`), and one timer of the loop stands for all that are due::
+
+    message ──► _arrived ──┐
+    timer ─────────────────┼──► steps: forget a pull, run it again, and so on
+    look, closed connection┘
 """
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from heapq import heappop, heappush
 from typing import Protocol
 
+from rocket_broker.loop_steps import BackgroundSteps
 from rocket_broker.pull_filter import PullFilter
 from rocket_broker.refusal import Refusal
 from rocket_broker.shares import PARTS, Shares
@@ -48,7 +57,14 @@ MAX_COST = 4_096
 """Comparisons because of one connection's pulls at one queue. A client has one pull for each of its groups there."""
 _MAX_SECONDS = 24 * 3600.0
 
+_MOST_ARRIVALS = 10_000
+"""Sends to one queue that have not been compared with what its pulls want. Beyond, all pulls are answered."""
+_CODES_A_STEP = 256
+
 QueueKey = tuple[str, int]
+Steps = Generator[None, None, None]
+_Arrival = tuple[int, Sequence[int]]
+"""The first one's offset and the tags codes of messages that were stored together; without codes: any may be wanted."""
 
 
 class Queues(Protocol):
@@ -73,9 +89,11 @@ class HeldPull:
     Attributes:
         command: The request without its fields and body: what its answer needs.
         size: About how many bytes it takes.
+        due: When its time is up, in seconds of the loop's time.
+        is_held: Whether it waits.
     """
 
-    __slots__ = ("command", "connection", "filter", "header", "key", "resume", "size", "timer")
+    __slots__ = ("command", "connection", "due", "filter", "header", "is_held", "key", "resume", "size")
 
     def __init__(
         self,
@@ -92,7 +110,8 @@ class HeldPull:
         self.key: QueueKey = (header.topic, header.queue_id)
         self.filter = wanted
         self.resume = resume
-        self.timer: asyncio.TimerHandle | None = None
+        self.due = 0.0
+        self.is_held = False
 
     @property
     def place(self) -> str:
@@ -207,10 +226,15 @@ class HeldPulls:
         self._store = store
         self._by_queue: dict[QueueKey, _AtQueue] = {}
         self._by_connection: dict[Connection, _OfConnection] = {}
+        self._by_due: dict[float, dict[HeldPull, None]] = {}
+        self._dues: list[float] = []  # a heap; of some that are in it no pull is left
+        self._timer: asyncio.TimerHandle | None = None
         self._count = 0
         self._size = 0
         self._shares = Shares("bytes of pulls that wait", lambda: MAX_BYTES)
-        self._awake: list[HeldPull] = []
+        self._arrived: dict[QueueKey, list[_Arrival]] = {}
+        self._is_waking = False
+        self._background = BackgroundSteps()
         self._check: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -219,12 +243,15 @@ class HeldPulls:
 
     def stop(self) -> None:
         """Forget every held pull without an answer: their connections are closing."""
-        if self._check is not None:
-            self._check.cancel()
-            self._check = None
+        for timer in (self._check, self._timer):
+            if timer is not None:
+                timer.cancel()
+        self._check = self._timer = None
+        self._background.stop()
         for connection in list(self._by_connection):
-            self.connection_closed(connection)
-        self._awake.clear()
+            for pull in list(self._by_connection[connection].pulls):
+                self._forget(pull)
+        self._arrived.clear()
 
     def hold(self, pull: HeldPull, seconds: float) -> None:
         """Hold the pull for at most so long.
@@ -245,8 +272,7 @@ class HeldPulls:
         self._by_connection[pull.connection] = mine
         at_queue.add(pull)
         self._by_queue[pull.key] = at_queue
-        delay = min(max(seconds, 0.0), _MAX_SECONDS)
-        pull.timer = asyncio.get_running_loop().call_later(delay, self._time_up, pull)
+        self._set_due(pull, min(max(seconds, 0.0), _MAX_SECONDS))
 
     def _check_room(self, pull: HeldPull, mine: _OfConnection, at_queue: _AtQueue, cost: int) -> None:
         if self._size + pull.size > MAX_BYTES:
@@ -264,48 +290,118 @@ class HeldPulls:
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
         """Wake the pulls that want one of these; the store calls this for all that it appends."""
-        if (topic, queue_id) in self._by_queue:
-            for number, tags_code in enumerate(tags_codes, queue_offset):
-                self.message_arrived(topic, queue_id, number, tags_code)
-
-    def message_arrived(self, topic: str, queue_id: int, queue_offset: int, tags_code: int) -> None:
-        """Wake the pulls that want this message."""
-        held = self._by_queue.get((topic, queue_id))
-        if held is None:
+        key = (topic, queue_id)
+        if key not in self._by_queue:
             return
-        record: memoryview | None = None
-        wanted: list[HeldPull] = []
-        for wants, alike in held.alike.items():
-            if wants.codes is not None and tags_code not in wants.codes:
-                continue
-            if wants.properties is not None:
-                record = record or self._store.message_in_queue(topic, queue_id, queue_offset)
-                if record is None or not wants.wants_record(record):
-                    continue
-            wanted.extend(pull for pull in alike.pulls if queue_offset >= pull.header.queue_offset)
-        for pull in wanted:
-            self._wake(pull)
+        arrivals = self._arrived.setdefault(key, [])
+        if len(arrivals) < _MOST_ARRIVALS:
+            arrivals.append((queue_offset, tags_codes))
+        else:  # comparing cannot keep up: the last one stands for whatever anybody wants
+            arrivals[-1] = (queue_offset, ())
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the connection's pulls: nobody waits for their answers."""
         mine = self._by_connection.get(connection)
-        for pull in list(mine.pulls) if mine is not None else ():
-            self._forget(pull)
+        if mine is not None:
+            self._background.add("pulls of a closed connection are forgotten", self._forget_all(mine))
 
-    def _wake(self, pull: HeldPull) -> None:
-        self._forget(pull)
-        if not self._awake:
-            asyncio.get_running_loop().call_soon(self._run_awake)
-        self._awake.append(pull)
+    def _wake(self) -> None:
+        self._background.add("held pulls are answered", self._wake_steps())
 
-    def _run_awake(self) -> None:
-        awake, self._awake = self._awake, []
-        for pull in awake:
-            self._end(pull)
+    def _wake_steps(self) -> Steps:
+        try:
+            while self._arrived:
+                yield from self._wake_queue(*self._arrived.popitem())
+        finally:
+            self._is_waking = False
 
-    def _time_up(self, pull: HeldPull) -> None:
-        self._forget(pull)
-        self._end(pull)
+    def _wake_queue(self, key: QueueKey, arrivals: list[_Arrival]) -> Steps:
+        at_queue = self._by_queue.get(key)
+        for wanted, alike in list(at_queue.alike.items()) if at_queue is not None else ():
+            last = yield from self._last_wanted(key, wanted, arrivals)
+            for pull in list(alike.pulls):
+                if pull.is_held and pull.header.queue_offset <= last:
+                    self._forget(pull)
+                    self._end(pull)
+                    yield
+
+    def _last_wanted(
+        self, key: QueueKey, wanted: PullFilter, arrivals: list[_Arrival]
+    ) -> Generator[None, None, int]:
+        """Return the offset of the last message that arrived and is wanted, -1 if none is."""
+        for first, tags_codes in reversed(arrivals):
+            if not tags_codes:
+                return first
+            for index in range(len(tags_codes) - 1, -1, -1):
+                if self._is_wanted(key, wanted, first + index, tags_codes[index]):
+                    return first + index
+                if wanted.properties is not None or not index % _CODES_A_STEP:
+                    yield
+        return -1
+
+    def _is_wanted(self, key: QueueKey, wanted: PullFilter, offset: int, tags_code: int) -> bool:
+        if wanted.codes is not None and tags_code not in wanted.codes:
+            return False
+        if wanted.properties is None:
+            return True
+        record = self._store.message_in_queue(*key, offset)
+        return record is not None and wanted.wants_record(record)
+
+    def _look(self) -> None:
+        self.start()
+        self._background.add("held pulls are looked at", self._look_steps())
+
+    def _look_steps(self) -> Steps:
+        for key in list(self._by_queue):
+            end = self._store.max_offset(*key)
+            at_queue = self._by_queue.get(key)
+            for alike in list(at_queue.alike.values()) if at_queue is not None else ():
+                for number, pull in enumerate(list(alike.pulls)):
+                    if pull.is_held and pull.header.queue_offset < end:
+                        self._forget(pull)
+                        self._end(pull)
+                        yield
+                    elif not number % _CODES_A_STEP:
+                        yield
+
+    def _set_due(self, pull: HeldPull, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        due = pull.due = loop.time() + seconds
+        pull.is_held = True
+        together = self._by_due.get(due)
+        if together is None:
+            self._by_due[due] = {pull: None}
+            heappush(self._dues, due)
+        else:
+            together[pull] = None
+        if self._timer is None or due < self._timer.when():
+            self._arm(due)
+
+    def _arm(self, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due, self._time_up)
+
+    def _time_up(self) -> None:
+        self._timer = None
+        self._background.add("pulls whose time is up are answered", self._time_up_steps())
+
+    def _time_up_steps(self) -> Steps:
+        now = asyncio.get_running_loop().time()
+        while self._dues and self._dues[0] <= now:
+            for pull in self._by_due.pop(heappop(self._dues), ()):
+                if pull.is_held:
+                    self._forget(pull)
+                    self._end(pull)
+                yield
+        while self._dues and self._dues[0] not in self._by_due:
+            heappop(self._dues)
+            yield
+        if self._dues and (self._timer is None or self._dues[0] < self._timer.when()):
+            self._arm(self._dues[0])
 
     def _end(self, pull: HeldPull) -> None:
         if pull.connection.is_closed:
@@ -318,18 +414,19 @@ class HeldPulls:
             response = RemotingCommand.response(pull.command, ResponseCode.SYSTEM_ERROR, remark=remark)
             pull.connection.respond(response)
 
-    def _look(self) -> None:
-        self.start()
-        for (topic, queue_id), held in list(self._by_queue.items()):
-            end = self._store.max_offset(topic, queue_id)
-            behind = [p for alike in held.alike.values() for p in alike.pulls if p.header.queue_offset < end]
-            for pull in behind:
-                self._wake(pull)
+    def _forget_all(self, mine: _OfConnection) -> Steps:
+        for pull in list(mine.pulls):
+            if pull.is_held:
+                self._forget(pull)
+            yield
 
     def _forget(self, pull: HeldPull) -> None:
-        if pull.timer is not None:
-            pull.timer.cancel()
-            pull.timer = None
+        pull.is_held = False
+        together = self._by_due.get(pull.due)
+        if together is not None:  # else its time is up
+            together.pop(pull, None)
+            if not together:
+                del self._by_due[pull.due]
         self._count -= 1
         self._size -= pull.size
         self._shares.count(-pull.size, pull.connection.counted_as)

@@ -5,7 +5,6 @@ from rocket_broker.request_steps import Steps
 from rocket_remoting.bodies import LongBody, encode_in_pieces
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
-from rocket_remoting.ext_fields import Header
 from rocket_remoting.frame_decoder import DEFAULT_MAX_FRAME
 
 __all__ = ["MAX_ANSWER", "long_answer", "too_long"]
@@ -21,7 +20,7 @@ def long_answer(
     *,
     instead: str,
     standard_json: bool = False,
-    header: Header | None = None,
+    remark: str | None = None,
 ) -> Steps:
     """Write the answer to a request in steps.
 
@@ -30,7 +29,7 @@ def long_answer(
         body: The answer's body.
         instead: What to ask for if the body is too long.
         standard_json: As `encode_body` has it.
-        header: The answer's header.
+        remark: The answer's remark.
 
     Raises:
         Refusal: The body has more than `MAX_ANSWER` bytes.
@@ -44,7 +43,7 @@ def long_answer(
         if size > MAX_ANSWER:
             raise too_long(instead)
         yield
-    return RemotingCommand.response(command, header=header, parts=pieces)
+    return RemotingCommand.response(command, remark=remark, parts=pieces)
 
 
 def too_long(instead: str) -> Refusal:

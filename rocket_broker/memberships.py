@@ -1,6 +1,6 @@
 """Which groups are known over which connection, so that a connection's end costs no look at all groups."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_remoting.connection import Connection
@@ -32,6 +32,10 @@ class Memberships:
 
 def silent_members(
     groups: Iterable[tuple[str, Iterable[ClientChannel]]], since: float
-) -> list[tuple[str, ClientChannel]]:
-    """Return the members without a heartbeat since this loop time, each with its group."""
-    return [(group, member) for group, members in groups for member in members if member.seen < since]
+) -> Generator[None, None, list[tuple[str, ClientChannel]]]:
+    """Find the members without a heartbeat since this loop time, each with its group; yield after each group."""
+    silent: list[tuple[str, ClientChannel]] = []
+    for group, members in groups:
+        silent += [(group, member) for member in members if member.seen < since]
+        yield
+    return silent

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.loop_time import loop_time
@@ -62,14 +62,15 @@ class ProducerTable:
         for group in self._memberships.of(connection):
             self._groups[group][connection].seen = now
 
-    def remove_silent(self, seconds: float) -> list[Connection]:
-        """Forget members without a heartbeat for so long, and return the connections to close."""
-        groups = ((group, members.values()) for group, members in self._groups.items())
-        silent = silent_members(groups, self._time() - seconds)
+    def remove_silent(self, seconds: float) -> Generator[None, None, list[Connection]]:
+        """Forget members without a heartbeat for so long, in steps; return the connections to close."""
+        groups = ((group, self.members(group)) for group in list(self._groups))
+        silent = yield from silent_members(groups, self._time() - seconds)
         for group, client in silent:
             _log.warning("producer group %s: no heartbeat from %r, forgotten", group, client,
                          extra=client.connection.log_peer)  # fmt: skip
             self.unregister(group, client.connection)
+            yield
         return [client.connection for _, client in silent]
 
     def find(self, client_id: str) -> ClientChannel | None:
@@ -79,10 +80,6 @@ class ProducerTable:
     def members(self, group: str) -> list[ClientChannel]:
         """Return the group's live members, in the order they joined."""
         return list(self._groups.get(group, {}).values())
-
-    def groups(self) -> Mapping[str, list[ClientChannel]]:
-        """Return all groups with their members."""
-        return {group: list(members.values()) for group, members in self._groups.items()}
 
     def _note_id(self, client: ClientChannel) -> None:
         """Keep the ids that a connection's client gave itself, at most `MAX_IDS`: who invents more loses the first."""

@@ -5,7 +5,7 @@ unless the same client asks again (Apache's clients ask every 20 seconds and tru
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from rocket_broker.loop_time import loop_time
@@ -19,6 +19,7 @@ __all__ = ["LOCK_SECONDS", "MAX_LOCKS", "HeldLock", "LockAnswer", "QueueLocks"]
 LOCK_SECONDS = 60.0
 MAX_LOCKS = 262_144
 """Of all groups; each takes some 300 bytes. One group, and one address, has a quarter at most."""
+_LOCKS_A_STEP = 256
 
 _log = logging.getLogger(__name__)
 
@@ -161,13 +162,16 @@ class QueueLocks:
             self._groups.setdefault(lock.group, locks)[lock.queue] = _Lock(lock.client_id, expires, "")
             self._count += 1
 
-    def remove_expired(self) -> None:
-        """Forget locks that nobody holds any more, so that what clients name does not pile up."""
+    def remove_expired(self) -> Generator[None, None, None]:
+        """Forget, in steps, locks that nobody holds any more, so that what clients name does not pile up."""
         now = self._time()
         for group, locks in list(self._groups.items()):
-            for queue in [queue for queue, lock in locks.items() if lock.expires <= now]:
-                self._remove(locks, queue)
-            if not locks:
+            for number, (queue, lock) in enumerate(list(locks.items())):
+                if lock.expires <= now and locks.get(queue) is lock:
+                    self._remove(locks, queue)
+                if not number % _LOCKS_A_STEP:
+                    yield
+            if not locks and self._groups.get(group) is locks:
                 del self._groups[group]
 
     def _remove(self, locks: dict[MessageQueue, _Lock], queue: MessageQueue) -> None:

@@ -149,7 +149,7 @@ class RequestHandlers:
         )
         group = GroupsProcessor(
             clock=clock,
-            system=topics.system,
+            topics=topics,
             groups=groups,
             offsets=offsets,
             consumers=consumers,

@@ -8,7 +8,7 @@ agrees or the others are gone.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import NamedTuple
 
 from rocket_broker.client_channel import ClientChannel
@@ -16,7 +16,7 @@ from rocket_broker.memberships import Memberships
 from rocket_remoting.bodies import ConsumerData, SubscriptionData
 from rocket_remoting.connection import Connection
 
-__all__ = ["SubscriptionGuard"]
+__all__ = ["SubscriptionGuard", "Wish"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,33 +41,55 @@ class _Topic(NamedTuple):
         return " || ".join(sorted(self.wanted))
 
 
-class _Wish(NamedTuple):
-    """What one member wants."""
+class Wish(NamedTuple):
+    """What one member wants.
+
+    Attributes:
+        client_id: The member.
+        topics: What it wants of each topic.
+        digest: Of the topics: alike if they are. A group may have thousands of members with thousands of topics.
+        how: Message model and consume type.
+        refused: Whether the member was refused.
+    """
 
     client_id: str
     topics: Mapping[str, _Topic]
+    digest: int
     how: str
-    """Message model and consume type."""
     refused: bool = False
 
     @classmethod
-    def of(cls, client_id: str, data: ConsumerData) -> "_Wish":
-        topics = {told.topic: _Topic.of(told) for told in data.subscription_data_set}
-        return cls(client_id, topics, f"{data.message_model} {data.consume_type}")
+    def of(cls, client_id: str, data: ConsumerData) -> Generator[None, None, "Wish"]:
+        """Return what a heartbeat says, in steps."""
+        topics: dict[str, _Topic] = {}
+        for told in data.subscription_data_set:
+            topic = topics[told.topic] = _Topic.of(told)
+            hash(topic)  # of thousands of tags: the set remembers it
+            yield
+        digest = hash(frozenset(topics.items()))
+        return cls(client_id, topics, digest, f"{data.message_model} {data.consume_type}")
 
-    def contradicts(self, other: "_Wish") -> bool:
-        same = self.topics == other.topics and self.how == other.how
-        return not (same or self.refused or self.client_id == other.client_id)
+    def is_like(self, other: "Wish") -> bool:
+        """Whether both want the same."""
+        return self.digest == other.digest and self.how == other.how
 
-    def beside(self, other: "_Wish") -> str:
-        """Tell what differs."""
-        if self.topics == other.topics:
+    def contradicts(self, other: "Wish") -> bool:
+        """Whether the two cannot be members of one group."""
+        return not (self.refused or self.client_id == other.client_id or self.is_like(other))
+
+    def beside(self, other: "Wish") -> str:
+        """Say what differs."""
+        if self.digest == other.digest:
             return f"{self.client_id} is {self.how}, {other.client_id} is {other.how}"
         return f"{self.client_id} wants {self._told()}, {other.client_id} wants {other._told()}"
 
     def _told(self) -> str:
-        told = ", ".join(f"{topic}: {wanted}" for topic, wanted in sorted(self.topics.items()))
-        return "{" + (told if len(told) <= _SHOWN else told[:_SHOWN] + "…") + "}"
+        told = ""
+        for topic in sorted(self.topics):
+            told += (", " if told else "") + f"{topic}: {self.topics[topic]}"
+            if len(told) > _SHOWN:
+                return "{" + told[:_SHOWN] + "…}"
+        return "{" + told + "}"
 
 
 class SubscriptionGuard:
@@ -79,15 +101,15 @@ class SubscriptionGuard:
 
     def __init__(self) -> None:
         self.refuses: Callable[[], bool] = lambda: False
-        self._groups: dict[str, dict[Connection, _Wish]] = {}
+        self._groups: dict[str, dict[Connection, Wish]] = {}
         self._memberships = Memberships()
 
-    def look(self, client: ClientChannel, data: ConsumerData) -> str | None:
-        """Note what the member wants; return why it is to be refused, None when it is welcome."""
-        wishes = self._groups.setdefault(data.group_name, {})
+    def look(self, client: ClientChannel, group: str, wish: Wish) -> str | None:
+        """Note what the group's member wants; return why it is to be refused, None when it is welcome."""
+        wishes = self._groups.setdefault(group, {})
         known = wishes.get(client.connection)
-        wish = _Wish.of(client.client_id, data)
-        if known == wish:
+        was_same = known is not None and known.client_id == wish.client_id and known.is_like(wish)
+        if known is not None and was_same and not known.refused:
             return None
         other = next(
             (
@@ -99,14 +121,14 @@ class SubscriptionGuard:
         )
         refused = other is not None and self.refuses()
         wishes[client.connection] = wish._replace(refused=refused)
-        self._memberships.add(client.connection, data.group_name)
+        self._memberships.add(client.connection, group)
         if other is None:
             return None
         problem = (
-            f"consumer group {data.group_name}: its members subscribe to different things and will miss messages: "
+            f"consumer group {group}: its members subscribe to different things and will miss messages: "
             f"{other.beside(wish)}. Give each its own group, or the same subscription"
         )
-        if known is None or known._replace(refused=False) != wish:
+        if not was_same:
             end = f". {wish.client_id} is refused" if refused else ""
             _log.warning("%s%s", problem, end, extra=client.connection.log_peer)
         return problem if refused else None
@@ -120,7 +142,8 @@ class SubscriptionGuard:
                 del self._groups[group]
             self._memberships.remove(connection, group)
 
-    def connection_closed(self, connection: Connection) -> None:
-        """Forget every member on this connection."""
+    def connection_closed(self, connection: Connection) -> Generator[None, None, None]:
+        """Forget every member on this connection, in steps."""
         for group in self._memberships.of(connection):
             self.forget(group, connection)
+            yield

@@ -16,6 +16,7 @@ own.
 import asyncio
 import logging
 import os
+import shutil
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO, Generic, NamedTuple, TypeVar
@@ -127,6 +128,7 @@ class TableJournal:
             return
         fresh = self.path.with_name(self.path.name + ".tmp")
         with open_private(fresh, "wb") as file:
+            shutil.copymode(self.path, fresh)
             file.writelines(self._since_begin)
             self._sync(file)
         fresh.replace(self.path)

@@ -262,7 +262,7 @@ class TopicTable:
         """Return those of the topics that do not exist, for all of which there is room.
 
         Raises:
-            Refusal: There is not.
+            Refusal: There is not, or one of them is being deleted.
         """
         new = {topic for topic in topics if topic not in self._configs}
         self._check_not_deleting(new)
@@ -275,18 +275,19 @@ class TopicTable:
         self._shares.check(len(new), owner, code=code)
         return new
 
+    def _check_not_deleting(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            if topic in self._deleting:
+                raise Refusal(ResponseCode.SYSTEM_BUSY, f"topic[{topic}] is being deleted: try again")
+
     def _own(self, topics: Collection[str], owner: str) -> None:
         """Note whose the new topics are."""
         self._shares.count(len(topics), owner)
         if owner:
             self._owners.update(dict.fromkeys(topics, owner))
 
-    def _check_not_deleting(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            if topic in self._deleting:
-                raise Refusal(ResponseCode.SYSTEM_BUSY, f"topic[{topic}] is being deleted: try again")
-
     def _add(self, configs: Sequence[TopicConfig], owner: str) -> None:
+        """Note new topics of the owner."""
         self._own([config.topic_name for config in configs], owner)
         self._put(configs)
 

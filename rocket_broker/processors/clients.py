@@ -1,15 +1,17 @@
 """Requests 34, 35, 38 and 46: who is there, who leaves, who else is in a group."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_table import ConsumerTable
 from rocket_broker.filter.compiling import Compiling
-from rocket_broker.filter.sql import SQL92, SqlError, is_compiled
+from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
 from rocket_broker.heartbeat_limits import HeartbeatLimits
+from rocket_broker.long_answer import long_answer
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal
+from rocket_broker.request_body import MAX_HEARTBEAT, read_body
 from rocket_broker.request_steps import Steps
 from rocket_broker.serving import Answer
 from rocket_broker.settings import BrokerSettings
@@ -21,10 +23,10 @@ from rocket_remoting.bodies import (
     ConsumerData,
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
+    Items,
+    LongBody,
     SubscriptionData,
     TopicConfig,
-    decode_body,
-    encode_body,
 )
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.command import RemotingCommand
@@ -34,6 +36,11 @@ from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
 from rocket_remoting.topics import is_system_group, retry_topic
 
 __all__ = ["ClientsProcessor"]
+
+_GROUPS_A_STEP = 64
+"""So many groups are made at once, in a millisecond or two."""
+_MOST_PROBLEMS = 10
+"""Groups of one heartbeat of which the answer says why the client is no member."""
 
 
 class ClientsProcessor:
@@ -58,33 +65,33 @@ class ClientsProcessor:
         self._compiling = compiling
         self._limits = limits
 
-    def heartbeat(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def heartbeat(self, connection: Connection, command: RemotingCommand) -> Steps:
         """HEART_BEAT (34): the answer's version tells clients what this broker can do."""
-        data = decode_body(command.body, HeartbeatData)
-        if any(map(_is_new_expression, _subscriptions(data))):
-            return self._compile_and_register(connection, command, data)
-        return self._register(connection, command, data)
-
-    def _compile_and_register(
-        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
-    ) -> Steps:
-        self._limits.admit(connection, data)
-        texts = [known.sub_string for known in _subscriptions(data) if _is_new_expression(known)]
-        compiled = yield from self._compiling.prepare(texts, connection)
-        answer = self._register(connection, command, data)
-        del compiled  # the filters that were taken keep their expressions
-        return answer
-
-    def _register(
-        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
-    ) -> RemotingCommand:
+        data = read_body(command, HeartbeatData, most=MAX_HEARTBEAT)
         try:
-            self._limits.admit(connection, data)
-            self._create_what_is_missing(connection, data.consumer_data_set)
+            yield from self._limits.admit(connection, data)
+            compiled = yield from self._compile(connection, data)
+            yield from self._create_what_is_missing(connection, data.consumer_data_set)
         except (Refusal, OSError):  # the client lives: it keeps the groups that it told before
             self._consumers.note_alive(connection)
             self._producers.note_alive(connection)
             raise
+        problems = yield from self._register(connection, command, data)
+        del compiled  # the filters that were taken keep their expressions
+        if problems:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "; ".join(problems[:_MOST_PROBLEMS]))
+        return RemotingCommand.response(command)
+
+    def _compile(
+        self, connection: Connection, data: HeartbeatData
+    ) -> Generator[None, None, list[SqlExpression]]:
+        texts = [known.sub_string for known in _subscriptions(data) if _is_new_expression(known)]
+        return (yield from self._compiling.prepare(texts, connection)) if texts else []
+
+    def _register(
+        self, connection: Connection, command: RemotingCommand, data: HeartbeatData
+    ) -> Generator[None, None, list[str]]:
+        """Note that the client is a member of its groups; return why it is not a member of some."""
         problems = []
         for consumer in data.consumer_data_set:
             config = self._groups.get(consumer.group_name)
@@ -92,14 +99,13 @@ class ClientsProcessor:
             client = self._client(connection, command, data.client_id)
             try:
                 self._topics.system.check_group(consumer.group_name)
-                self._consumers.register(client, consumer, notify=notify)
+                yield from self._consumers.register(client, consumer, notify=notify)
             except Refusal as refusal:  # the client's other groups are none the worse for it
                 problems.append(refusal.remark)
         for producer in data.producer_data_set:
             self._producers.register(producer.group_name, self._client(connection, command, data.client_id))
-        if problems:
-            raise Refusal(ResponseCode.SYSTEM_ERROR, "; ".join(problems))
-        return RemotingCommand.response(command)
+            yield
+        return problems
 
     def unregister(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """UNREGISTER_CLIENT (35)."""
@@ -113,18 +119,19 @@ class ClientsProcessor:
             self._consumers.unregister(header.consumer_group, connection)
         return RemotingCommand.response(command)
 
-    def consumer_list(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def consumer_list(self, connection: Connection, command: RemotingCommand) -> Steps:
         """GET_CONSUMER_LIST_BY_GROUP (38)."""
         name = command.header(GetConsumerListByGroupRequestHeader).consumer_group
         group = self._consumers.get(name)
         if group is None:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {name}")
-        body = GetConsumerListByGroupResponseBody(consumer_id_list=group.client_ids())
-        return RemotingCommand.response(command, body=encode_body(body))
+        empty = GetConsumerListByGroupResponseBody(consumer_id_list=[])
+        body = LongBody(empty, consumer_id_list=Items(group.client_ids()))
+        return long_answer(command, body, instead="the group has too many members to be listed")
 
     def check_config(self, connection: Connection, command: RemotingCommand) -> Answer:
         """CHECK_CLIENT_CONFIG (46): whether this broker can filter as the consumer asks."""
-        asked = decode_body(command.body, CheckClientRequestBody).subscription_data
+        asked = read_body(command, CheckClientRequestBody).subscription_data
         if is_tag_type(asked.expression_type):
             return RemotingCommand.response(command)
         if asked.expression_type != SQL92 or not self._settings.enable_property_filter:
@@ -143,29 +150,33 @@ class ClientsProcessor:
         del compiled
         return RemotingCommand.response(command)
 
-    def _create_what_is_missing(self, connection: Connection, consumers: list[ConsumerData]) -> None:
-        """Create the groups and their retry topics: all in one change of each table.
+    def _create_what_is_missing(
+        self, connection: Connection, consumers: list[ConsumerData]
+    ) -> Generator[None, None, None]:
+        """Create the groups and their retry topics: some in each step, and in one change of each table.
 
         A group that there is no room for stays unknown, and its pulls are told why.
         """
-        new = [consumer.group_name for consumer in consumers if consumer.group_name not in self._groups]
         owner = connection.counted_as
-        self._groups.create_missing((name for name in new if not is_system_group(name)), owner)
-        retry_topics = []
+        for start in range(0, len(consumers), _GROUPS_A_STEP):
+            some = consumers[start : start + _GROUPS_A_STEP]
+            names = (consumer.group_name for consumer in some if consumer.group_name not in self._groups)
+            self._groups.create_missing((name for name in names if not is_system_group(name)), owner)
+            self._topics.create_missing(list(self._missing_retry_topics(some)), owner)
+            yield
+
+    def _missing_retry_topics(self, consumers: list[ConsumerData]) -> Iterator[TopicConfig]:
         for consumer in consumers:
             topic, config = retry_topic(consumer.group_name), self._groups.get(consumer.group_name)
             if config is not None and topic not in self._topics:
                 queues = max(0, config.retry_queue_nums)
-                retry_topics.append(
-                    TopicConfig(
-                        topic_name=topic,
-                        read_queue_nums=queues,
-                        write_queue_nums=queues,
-                        perm=READ | WRITE,
-                        topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
-                    )
+                yield TopicConfig(
+                    topic_name=topic,
+                    read_queue_nums=queues,
+                    write_queue_nums=queues,
+                    perm=READ | WRITE,
+                    topic_sys_flag=TOPIC_UNIT_SUB if consumer.unit_mode else 0,
                 )
-        self._topics.create_missing(retry_topics, owner)
 
     @staticmethod
     def _client(connection: Connection, command: RemotingCommand, client_id: str) -> ClientChannel:

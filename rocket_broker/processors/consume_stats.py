@@ -83,13 +83,12 @@ class ConsumeStatsProcessor:
         """CLONE_GROUP_OFFSET (314): give one group the offsets of another."""
         header = command.header(CloneGroupOffsetRequestHeader)
         check_group_name(header.dest_group)
-        system = self._topics.system
-        system.check_offsets(header.dest_group, header.topic or "")
+        self._topics.system.check_offsets(header.dest_group, header.topic or "")
         topics = [header.topic] if header.topic else self._offsets.topics_of(header.src_group)
         for topic in topics:
             yield
             consumed = header.offline or self._is_consumed(header.src_group, topic)
-            if consumed and not system.is_internal(topic):
+            if consumed and not self._topics.system.is_internal(topic):
                 self._offsets.clone(header.src_group, header.dest_group, topic, connection)
         return RemotingCommand.response(command)
 

@@ -13,7 +13,7 @@ from rocket_broker.request_body import read_body
 from rocket_broker.request_steps import Steps
 from rocket_broker.settings import MAX_QUEUES
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.system_names import SystemNames
+from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import Connection as ConnectionBody
 from rocket_remoting.bodies import (
     ConsumerConnection,
@@ -52,14 +52,14 @@ class GroupsProcessor:
         self,
         *,
         clock: Clock,
-        system: SystemNames,
+        topics: TopicTable,
         groups: SubscriptionGroupTable,
         offsets: ConsumerOffsetTable,
         consumers: ConsumerTable,
         producers: ProducerTable,
     ) -> None:
         self._clock = clock
-        self._system = system
+        self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
@@ -84,7 +84,7 @@ class GroupsProcessor:
     def delete(self, connection: Connection, command: RemotingCommand) -> Steps:
         """DELETE_SUBSCRIPTIONGROUP (207); its offsets go too when that is asked for."""
         header = command.header(DeleteSubscriptionGroupRequestHeader)
-        self._system.check_group_change(header.group_name)
+        self._topics.system.check_group_change(header.group_name)
         self._groups.delete(header.group_name)
         if header.remove_offset or header.clean_offset:
             yield from self._offsets.remove_group(header.group_name)
@@ -159,7 +159,7 @@ class GroupsProcessor:
             Refusal: Its name or its number of retry queues is not possible, or the group is the broker's own.
         """
         check_group_name(config.group_name)
-        self._system.check_group_change(config.group_name)
+        self._topics.system.check_group_change(config.group_name)
         check_config_size(config.group_name, config)
         if config.retry_queue_nums > MAX_QUEUES:
             raise Refusal(

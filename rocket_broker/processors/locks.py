@@ -3,11 +3,11 @@
 Locks are kept of queues that this broker has, and of no others: what clients name does not pile up.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from rocket_broker.long_answer import long_answer
-from rocket_broker.queue_locks import QueueLocks
+from rocket_broker.queue_locks import LockAnswer, QueueLocks
 from rocket_broker.refusal import Refusal
 from rocket_broker.request_body import MAX_QUEUES_BODY, read_body
 from rocket_broker.request_steps import Steps
@@ -25,8 +25,8 @@ from rocket_remoting.message import MessageQueue
 
 __all__ = ["LocksProcessor"]
 
-_QUEUES_A_STEP = 200
-"""So many queues are locked or unlocked at once, in half a millisecond."""
+QUEUES_AT_ONCE = 256
+"""Queues that are locked in one step, which takes half a millisecond."""
 
 
 class LocksProcessor:
@@ -45,31 +45,38 @@ class LocksProcessor:
         error only if it brings the client no lock at all.
         """
         asked = read_body(command, LockBatchRequestBody, most=MAX_QUEUES_BODY)
-        for topic in {queue.topic for queue in asked.mq_set}:
-            self._topics.system.check_offsets(asked.consumer_group, topic)
-        held: list[MessageQueue] = []
+        for queues in _batched(asked.mq_set):
+            for topic in {queue.topic for queue in queues}:
+                self._topics.system.check_offsets(asked.consumer_group, topic)
+            yield
+        held: set[MessageQueue] = set()
         refusal: Refusal | None = None
-        for some in _batched(asked.mq_set):
-            queues = [queue for queue in some if queue.broker_name == self._broker_name and self._has(queue)]
-            locked = self._locks.lock(asked.consumer_group, queues, asked.client_id, connection.counted_as)
-            held += locked.held
+        for queues in _batched(asked.mq_set):
+            locked = self._lock(connection, asked, self._existing(queues))
+            held |= locked.held
             refusal = refusal or locked.refusal
             yield
         if refusal is not None and not held:
             raise refusal
         body = LongBody(LockBatchResponseBody(lock_ok_mq_set=set()), lock_ok_mq_set=Items(held))
-        answer = yield from long_answer(command, body, instead="ask for fewer queues")
-        if refusal is not None and answer is not None:
-            answer.remark = refusal.remark
-        return answer
+        remark = refusal.remark if refusal is not None else None
+        return (yield from long_answer(command, body, instead="ask for fewer queues", remark=remark))
+
+    def _lock(
+        self, connection: Connection, asked: LockBatchRequestBody, queues: Sequence[MessageQueue]
+    ) -> LockAnswer:
+        return self._locks.lock(asked.consumer_group, queues, asked.client_id, connection.counted_as)
 
     def unlock(self, connection: Connection, command: RemotingCommand) -> Steps:
         """UNLOCK_BATCH_MQ (42)."""
         asked = read_body(command, UnlockBatchRequestBody, most=MAX_QUEUES_BODY)
-        for some in _batched(asked.mq_set):
-            self._locks.unlock(asked.consumer_group, some, asked.client_id)
+        for queues in _batched(asked.mq_set):
+            self._locks.unlock(asked.consumer_group, queues, asked.client_id)
             yield
         return RemotingCommand.response(command)
+
+    def _existing(self, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        return [queue for queue in queues if queue.broker_name == self._broker_name and self._has(queue)]
 
     def _has(self, queue: MessageQueue) -> bool:
         config = self._topics.get(queue.topic)
@@ -80,5 +87,5 @@ class LocksProcessor:
 
 def _batched(queues: Iterable[MessageQueue]) -> Iterator[list[MessageQueue]]:
     left = iter(queues)
-    while some := list(islice(left, _QUEUES_A_STEP)):
+    while some := list(islice(left, QUEUES_AT_ONCE)):
         yield some

@@ -7,6 +7,7 @@ import pytest
 
 from rocket_broker.client_channel import ClientChannel
 from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.loop_steps import run_all
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.refusal import Refusal
 from rocket_remoting.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
@@ -45,7 +46,7 @@ class Group:
         if client_id not in self.clients:
             self.clients[client_id] = await self.peers.connect(client_id)
         client = ClientChannel(self.clients[client_id][0], client_id)
-        changed = self.table.register(client, heartbeat(*subscriptions or (wants(),)))
+        changed = run_all(self.table.register(client, heartbeat(*subscriptions or (wants(),))))
         await asyncio.sleep(0.01)
         return changed
 
@@ -116,10 +117,10 @@ def test_a_silent_member_is_forgotten_and_its_connection_named() -> None:
         await asyncio.sleep(100)
         await group.join("alive")
         await asyncio.sleep(21)
-        assert group.table.remove_silent(120) == [group.clients["silent"][0]]
+        assert run_all(group.table.remove_silent(120)) == [group.clients["silent"][0]]
         await asyncio.sleep(0.01)
         assert group.told("alive") == 2
-        assert group.table.remove_silent(120) == []
+        assert run_all(group.table.remove_silent(120)) == []
 
     run_virtually(main)
 
@@ -210,7 +211,7 @@ def test_members_that_consume_in_different_ways_are_warned_about(caplog: pytest.
             broker_end, _ = await peers.connect(name)
             data = heartbeat(wants())
             data.message_model = model
-            table.register(ClientChannel(broker_end, name), data)
+            run_all(table.register(ClientChannel(broker_end, name), data))
 
     with caplog.at_level(logging.WARNING, "rocket_broker"):
         run_virtually(main)
@@ -250,7 +251,7 @@ def test_nobody_is_told_when_the_group_wants_no_notices() -> None:
     async def main() -> None:
         group = Group()
         broker_end, _ = await group.peers.connect("a")
-        group.table.register(ClientChannel(broker_end, "a"), heartbeat(wants()), notify=False)
+        run_all(group.table.register(ClientChannel(broker_end, "a"), heartbeat(wants()), notify=False))
         group.table.notify_enabled = lambda: False
         await group.join("b")
         assert group.peers.pushed == []
@@ -274,7 +275,7 @@ def test_producers_live_until_they_leave_fall_silent_or_lose_their_connection() 
         await asyncio.sleep(121)
         assert [member.client_id for member in table.members("group-silent")] == ["silent"]
         assert list(table) == ["group-silent"]
-        assert len(table.remove_silent(120)) == 1
+        assert len(run_all(table.remove_silent(120))) == 1
         assert len(table) == 0
 
     run_virtually(main)

@@ -88,7 +88,7 @@ class Stage:
 
     def arrive(self, offset: int = 10, *, code: int = 0, topic: str = "t", queue_id: int = 0) -> None:
         """Let the store tell of a message."""
-        self.pulls.message_arrived(topic, queue_id, offset, code)
+        self.pulls.messages_arrived(topic, queue_id, offset, (code,), 0)
 
     def _note(self, pull: HeldPull) -> None:
         self.resumed.append((asyncio.get_running_loop().time(), pull.header.queue_offset))
@@ -274,7 +274,7 @@ def test_pulls_with_one_filter_are_asked_once_for_a_message() -> None:
             for _ in range(1000):
                 assert stage.hold(properties=properties)
         stage.arrive()
-        await asyncio.sleep(0)
+        await asyncio.sleep(1)
         assert len(stage.resumed) == 1000
         assert len(stage.pulls) == 1000
         stage.pulls.stop()
@@ -309,6 +309,71 @@ def test_what_a_connection_may_have_compared_is_bounded_and_given_back() -> None
         assert len(stage.pulls) == 0
         assert stage.hold(properties=Asked(cost=held_pulls.MAX_COST))
         stage.pulls.stop()
+
+    on_stage(scene)
+
+
+@pytest.mark.parametrize("by", ["message", "time", "look"])
+def test_others_have_their_turn_while_thousands_of_pulls_are_answered(
+    by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pulls of one queue that are woken by one message, or are due at one moment, are answered in many turns.
+
+    Of so many connections here stands one.
+    """
+    monkeypatch.setattr(held_pulls, "MAX_COST", 100_000)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def scene(stage: Stage) -> None:
+        nonlocal turns
+        for _ in range(20_000):
+            assert stage.hold(seconds=7)
+        stage.pulls.start()
+        if by == "message":
+            stage.arrive()
+        elif by == "look":
+            stage.ends.end = 11
+            await asyncio.sleep(5)
+        else:
+            await asyncio.sleep(7)
+        counting = asyncio.create_task(count_turns())
+        while len(stage.resumed) < 20_000:  # noqa: ASYNC110 - turns are what is counted
+            await asyncio.sleep(0)
+        counting.cancel()
+        stage.pulls.stop()
+        assert turns >= 5
+
+    on_stage(scene)
+
+
+def test_a_closed_connection_s_pulls_are_forgotten_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are; the loop serves others in between."""
+    monkeypatch.setattr(held_pulls, "MAX_COST", 100_000)
+
+    async def scene(stage: Stage) -> None:
+        for _ in range(20_000):
+            assert stage.hold()
+        stage.pulls.connection_closed(stage.connection)
+        assert len(stage.pulls) > 0
+        await asyncio.sleep(1)
+        assert len(stage.pulls) == 0
+
+    on_stage(scene)
+
+
+def test_a_pull_that_is_held_for_no_time_is_answered_at_once() -> None:
+    """Also when others are due at the same moment."""
+
+    async def scene(stage: Stage) -> None:
+        stage.hold(seconds=0, resume=lambda pull: stage.hold(seconds=0) and None)
+        await asyncio.sleep(1)
+        assert stage.resumed == [(0.0, 10)]
 
     on_stage(scene)
 

@@ -3,6 +3,7 @@
 import pytest
 
 from rocket_broker import queue_locks
+from rocket_broker.loop_steps import run_all
 from rocket_broker.queue_locks import LOCK_SECONDS, QueueLocks
 from rocket_remoting.message import MessageQueue
 
@@ -60,7 +61,7 @@ def test_expired_locks_do_not_pile_up() -> None:
     time.now = LOCK_SECONDS / 2
     locks.lock("g", [Q0], "a")
     time.now = LOCK_SECONDS
-    locks.remove_expired()
+    run_all(locks.remove_expired())
     assert len(locks) == 1
 
 
@@ -94,5 +95,5 @@ def test_a_lock_counts_to_the_address_that_has_it(monkeypatch: pytest.MonkeyPatc
     locks.unlock("g", [Q0], "b")
     assert locks.lock("i", [Q0], "b", "10.0.0.3").held == {Q0}
     time.now *= 2
-    locks.remove_expired()
+    run_all(locks.remove_expired())
     assert locks.lock("i", [Q1], "b", "10.0.0.3").held == {Q1}
