@@ -17,15 +17,26 @@ from functools import partial
 from typing import Any, Final
 
 from kafka import codec
-from kafka.errors import CorruptRecordError
+from kafka.errors import CorruptRecordError, UnsupportedCodecError
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.legacy_records import LegacyRecordBatch
+from kafka.record.util import decode_varint
 
-__all__ = ["LIMIT", "Batch", "Batches"]
+__all__ = ["LEGACY_LIMIT", "LIMIT", "MAX_HEADERS", "Batch", "Batches"]
 
-LIMIT: Final = 128 << 20
-"""A batch that is larger when it is decompressed is not read: a small one may become any size."""
+LIMIT: Final = 64 << 20
+"""Bytes of the largest batch that is read, when it is decompressed: a small one may become any size. It is 64 times
+Kafka's largest batch by default."""
+
+LEGACY_LIMIT: Final = 16 << 20
+"""The same of a batch in the formats before Kafka 0.11: all of its records are looked at before the first is read."""
+
+MAX_HEADERS: Final = 10_000
+"""Headers of the largest record that is read: a header may take two bytes, and kafka-python reads all of a record's."""
+
+_LARGE: Final = 8 << 10
+"""Bytes of records whose headers are counted before they are read; a smaller one has no room for many."""
 
 _OFFSET: Final = struct.Struct(">q")
 _START: Final = struct.Struct(">qi")
@@ -43,6 +54,14 @@ _HEADERS: Final = {
 _PART: Final = 64 << 10
 """What is decompressed first; then twice as much each time, so that a large batch takes few turns."""
 _GZIP: Final = b"\x1f\x8b"
+_XERIAL: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER: Final = 16
+_SNAPPY_SIZE: Final = 5
+"""Bytes of the size that a block of Snappy begins with, at most."""
+_MORE: Final = 0x80
+"""The bit of a varint's byte that says that another one follows."""
+_FIELDS_BEFORE_KEY: Final = 3
+_KEY_AND_VALUE: Final = 2
 
 
 class _AnyText(bytearray):
@@ -72,6 +91,8 @@ class Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python has no an
     def __next__(self) -> Any:
         if self._next_record_index >= self._num_records:
             return super().__next__()  # raises: it has ended, or something is behind its records
+        if self._buffer[self._pos] & _MORE:
+            self._require_few_headers()
         try:
             record = self._read_msg()
         except (ValueError, IndexError):
@@ -86,53 +107,173 @@ class Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python has no an
         self._next_record_index += 1
         return record
 
+    def _require_few_headers(self) -> None:
+        """Refuse a large record that has too many headers, before they are read.
+
+        Raises:
+            CorruptRecordError: It has more than `MAX_HEADERS`.
+        """
+        buffer = self._buffer
+        try:
+            length, at = decode_varint(buffer, self._pos)
+            if length < _LARGE:
+                return
+            for _ in range(_FIELDS_BEFORE_KEY):
+                _, at = decode_varint(buffer, at)
+            for _ in range(_KEY_AND_VALUE):
+                size, at = decode_varint(buffer, at)
+                at += max(size, 0)
+            count, _ = decode_varint(buffer, at)
+        except (ValueError, IndexError):
+            return  # no record, which whoever reads it tells
+        if count > MAX_HEADERS:
+            raise CorruptRecordError(f"one of its records has {count} headers, more than {MAX_HEADERS}")
+
     def _maybe_uncompress(self) -> None:
         kind = self.compression_type
         if not self._decompressed and kind in _DECOMPRESSORS:
             self._assert_has_codec(kind)
-            found = _DECOMPRESSORS[kind](bytes(memoryview(self._buffer)[self._pos :]))
-            if len(found) > LIMIT:
-                raise CorruptRecordError(f"decompressed it has more than {LIMIT} bytes")
+            found = _decompressed(kind, bytes(memoryview(self._buffer)[self._pos :]), LIMIT)
             self._buffer, self._pos, self._decompressed = found, 0, True
         super()._maybe_uncompress()
 
 
-def _gunzipped(data: bytes) -> bytearray:
+class LegacyBatch(LegacyRecordBatch):  # type: ignore[misc]  # as above
+    """A batch in one of the formats before Kafka 0.11 that does not grow beyond all bounds."""
+
+    _buffer: memoryview
+    _magic: int
+
+    def _decompress(self, key_offset: int) -> bytearray:
+        at = key_offset
+        for field in ("key", "value"):
+            (size,) = _INT.unpack_from(self._buffer, at)
+            at += _INT.size
+            if field == "key":
+                at += max(size, 0)
+        if size < 0:
+            raise CorruptRecordError("it is compressed and has no value")
+        kind = self.compression_type
+        self._assert_has_codec(kind)
+        data = bytes(self._buffer[at : at + size])
+        if kind == self.CODEC_LZ4 and self._magic == 0:
+            data = _with_right_checksum(data)
+        return _decompressed(kind, data, LEGACY_LIMIT)
+
+    def _read_all_headers(self) -> Any:
+        at, end = 0, len(self._buffer)
+        least = _HEADERS[self._magic] - self.LOG_OVERHEAD
+        found = []
+        while at < end:
+            header = self._read_header(at)
+            if header[1] < least:
+                raise CorruptRecordError(f"one of its records has a length of {header[1]}, as it says")
+            found.append((header, at))
+            at += self.LOG_OVERHEAD + header[1]
+        return found
+
+
+def _with_right_checksum(data: bytes) -> bytes:
+    """Return an LZ4 frame as the standard has it: Kafka before 0.10 summed its header up with the magic in front.
+
+    Raises:
+        CorruptRecordError: The library that sums it up is missing.
+    """
+    if codec.xxhash is None:
+        raise CorruptRecordError("LZ4 as Kafka before 0.10 wrote it needs xxhash, which is not installed")
+    end = 6 + (8 if data[4] & 0x08 else 0)
+    digest = codec.xxhash.xxh32(data[4:end]).digest()
+    return b"".join((data[:end], digest[-2:-1], data[end + 1 :]))
+
+
+def _decompressed(kind: int, data: bytes, limit: int) -> bytearray:
+    """Return what was compressed.
+
+    Raises:
+        CorruptRecordError: It is larger than the limit.
+    """
+    found = _DECOMPRESSORS[kind](data, limit)
+    if len(found) > limit:
+        raise _too_large(limit)
+    return found
+
+
+def _too_large(limit: int) -> CorruptRecordError:
+    return CorruptRecordError(f"it exceeds {limit} bytes when decompressed")
+
+
+def _gunzipped(data: bytes, limit: int) -> bytearray:
     """All members: who compresses piece by piece may write several. What follows them and is none is passed over."""
     found = bytearray()
-    while data.startswith(_GZIP) and len(found) <= LIMIT:
+    while data.startswith(_GZIP) and len(found) <= limit:
         member = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-        found += member.decompress(data, LIMIT + 1 - len(found))
+        found += member.decompress(data, limit + 1 - len(found))
         data = member.unused_data
     return found
 
 
-def _of_lz4(data: bytes) -> bytearray:
+def _of_snappy(data: bytes, limit: int) -> bytearray:
+    """Blocks behind a header and their sizes, as Java writes them; or a single block."""
+    if not data.startswith(_XERIAL) or len(data) <= _XERIAL_HEADER:
+        return bytearray(_of_snappy_block(data, 0, limit))
+    found = bytearray()
+    at = _XERIAL_HEADER
+    while at < len(data) and len(found) <= limit:
+        (size,) = _INT.unpack_from(data, at)
+        at += _INT.size
+        if not 0 < size <= len(data) - at:
+            raise CorruptRecordError(f"one of its blocks has {size} bytes, as it says")
+        found += _of_snappy_block(data[at : at + size], len(found), limit)
+        at += size
+    return found
+
+
+def _of_snappy_block(data: bytes, before: int, limit: int) -> bytes:
+    """Return a block that has so many bytes before it.
+
+    The library would make room for as much as the block says, whatever it holds.
+    """
+    size = shift = 0
+    for byte in data[:_SNAPPY_SIZE]:
+        size |= (byte & ~_MORE) << shift
+        shift += 7
+        if not byte & _MORE:
+            break
+    if before + size > limit:
+        raise _too_large(limit)
+    found: bytes = codec.snappy.decompress(data)
+    return found
+
+
+def _of_lz4(data: bytes, limit: int) -> bytearray:
+    if codec.lz4 is None:
+        # Other libraries that kafka-python takes decompress whatever it becomes.
+        raise UnsupportedCodecError("libraries for lz4 compression codec not found")
     unpacker = codec.lz4.LZ4FrameDecompressor()
     rest = iter([data])
-    return _joined(lambda size: b"" if unpacker.eof else unpacker.decompress(next(rest, b""), size))
+    return _joined(lambda size: b"" if unpacker.eof else unpacker.decompress(next(rest, b""), size), limit)
 
 
-def _of_zstd(data: bytes) -> bytearray:
+def _of_zstd(data: bytes, limit: int) -> bytearray:
     with codec.zstd.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-        return _joined(reader.read)
+        return _joined(reader.read, limit)
 
 
-def _joined(read: Callable[[int], bytes]) -> bytearray:
+def _joined(read: Callable[[int], bytes], limit: int) -> bytearray:
     """What `read` gives, part by part until it is empty; libraries get room for all that they may give at once."""
     found = bytearray()
     size = _PART
-    while len(found) <= LIMIT and (part := read(min(size, LIMIT + 1 - len(found)))):
+    while len(found) <= limit and (part := read(min(size, limit + 1 - len(found)))):
         found += part
         size *= 2
     return found
 
 
-# A Snappy batch says how large it becomes, and grows by little; of LZ4 kafka-python takes other libraries, too.
-_DECOMPRESSORS: Final[dict[int, Callable[[bytes], bytearray]]] = {
+_DECOMPRESSORS: Final[dict[int, Callable[[bytes, int], bytearray]]] = {
     DefaultRecordBatch.CODEC_GZIP: _gunzipped,
+    DefaultRecordBatch.CODEC_SNAPPY: _of_snappy,
+    DefaultRecordBatch.CODEC_LZ4: _of_lz4,
     DefaultRecordBatch.CODEC_ZSTD: _of_zstd,
-    **({} if codec.lz4 is None else {DefaultRecordBatch.CODEC_LZ4: _of_lz4}),
 }
 
 
@@ -330,7 +471,7 @@ def _offset(data: memoryview) -> int:
 
 
 _FORMATS: Final[dict[int | None, Callable[[memoryview], Any]]] = {
-    0: partial(LegacyRecordBatch, magic=0),
-    1: partial(LegacyRecordBatch, magic=1),
+    0: partial(LegacyBatch, magic=0),
+    1: partial(LegacyBatch, magic=1),
     2: Batch,
 }

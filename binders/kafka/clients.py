@@ -10,7 +10,8 @@ from binders.kafka.client_config import Client, Config, translated
 from binders.kafka.connecting import connected
 from binders.kafka.headers import Record
 from binders.kafka.properties import ClientProducerProperties, KafkaConsumerProperties, StartOffset
-from binders.kafka.records import read_all
+from binders.kafka.record_size import PollBudget
+from binders.kafka.records import bound_polls, read_all
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
@@ -124,7 +125,9 @@ class PatientConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
 
     def __init__(self, **config: object) -> None:
         super().__init__(**config)
-        read_all(self._fetcher, self.highwater)
+        self._budget = PollBudget()
+        read_all(self._fetcher, self.highwater, self._budget)
+        bound_polls(self._fetcher, self._budget)
 
     def poll(self, timeout_ms: int = 0) -> Records:
         """What came within the time; a join under way is given more."""
@@ -135,6 +138,7 @@ class PatientConsumer(KafkaConsumer):  # type: ignore[misc]  # kafka-python has 
         fetcher = self._fetcher
         if not fetcher._next_partition_records:
             fetcher._next_partition_records = None
+        self._budget.begin()
         records: Records = super().poll(timeout_ms=timeout_ms)
         return records
 

@@ -24,6 +24,7 @@ from binders.kafka.client_config import Config
 from binders.kafka.clients import Consumer, connect_consumer
 from binders.kafka.headers import Record
 from binders.kafka.partition import AssignedPartition
+from binders.kafka.record_size import record_size
 from kafka import AsyncConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaError
 
@@ -33,7 +34,9 @@ Batch: TypeAlias = tuple[AssignedPartition, Sequence[Record]]
 
 WINDOW: Final = 1000
 """Messages of one partition that are not settled: with so many nothing more of it is fetched."""
-_ROOM: Final = WINDOW // 2
+WINDOW_SIZE: Final = 64 << 20
+"""Bytes of them, the same: 64 times Kafka's largest message by default. What one poll brings comes on top."""
+_HALF: Final = 2
 _POLL_MS: Final = 100
 # While a full partition waits to be resumed, the others' poll must not hold it up.
 _BRIEF_POLL_MS: Final = 10
@@ -182,7 +185,7 @@ class FetchThread:
 
     def made_room(self, partition: AssignedPartition) -> None:
         """Have a full partition be fetched again, if enough of it is settled."""
-        if partition.is_full and partition.in_flight <= _ROOM:
+        if partition.is_full and _has_room(partition):
             self._wake.set()
 
     async def stop(self) -> None:
@@ -292,9 +295,9 @@ class FetchThread:
         self._wake.clear()
         for partition in self._partitions.values():
             if partition.is_full:
-                partition.is_full = partition.in_flight > _ROOM
+                partition.is_full = not _has_room(partition)
             else:
-                partition.is_full = partition.in_flight >= WINDOW
+                partition.is_full = partition.in_flight >= WINDOW or partition.size_in_flight >= WINDOW_SIZE
         held = {key for key, each in self._partitions.items() if self._is_paused or each.is_full}
         paused = consumer.paused()
         if held != paused:
@@ -377,6 +380,7 @@ class FetchThread:
             partition = self._partitions[key]
             partition.begin(found[0].offset)
             partition.handed += len(found)
+            partition.handed_size += sum(map(record_size, found))
             partition.fetched = found[-1].offset + 1
             batches.append((partition, found))
         self._tell(self._deliver, batches)
@@ -506,6 +510,11 @@ class _Rebalance(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # kafka
 
     async def on_partitions_lost(self, lost: Iterable[TopicPartition]) -> None:
         self._thread.lost(self._consumer, set(lost))
+
+
+def _has_room(partition: AssignedPartition) -> bool:
+    """Whether a full partition may be fetched again: half of its window is settled."""
+    return partition.in_flight <= WINDOW // _HALF and partition.size_in_flight <= WINDOW_SIZE // _HALF
 
 
 def _ends(consumer: Consumer, wanted: Subscription) -> dict[TopicPartition, int]:

@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Final
 
 from binders.kafka.headers import Record
+from binders.kafka.record_size import record_size
 from kafka import TopicPartition
 
 _NEVER: Final = -1
@@ -62,7 +63,9 @@ class AssignedPartition:
         position: The loop's: every offset before it is settled; what is to be committed.
         transacted: The loop's: the position that a transaction has committed, with what its call has sent.
         settled: The loop's: how many records are settled.
+        settled_size: The loop's: how many bytes they had.
         handed: The thread's: how many records it handed over.
+        handed_size: The thread's: how many bytes they had.
         fetched: The thread's: the offset of the next record it will get.
         committed: The thread's: what the group has committed.
         is_full: The thread's: whether it gets no more until some are settled.
@@ -75,11 +78,13 @@ class AssignedPartition:
         "committed",
         "fetched",
         "handed",
+        "handed_size",
         "is_busy",
         "is_full",
         "key",
         "position",
         "settled",
+        "settled_size",
         "tenure",
         "transacted",
         "waiting",
@@ -91,13 +96,15 @@ class AssignedPartition:
         self.is_busy = False
         self.tenure = Tenure.OURS
         self.calls = 0
-        # Offsets that were handed over and are not settled, ascending.
-        self._open: dict[int, None] = {}
+        # Offsets that were handed over and are not settled, ascending, with the sizes of their records.
+        self._open: dict[int, int] = {}
         self._next = _NEVER
         self.position = _NEVER
         self.transacted = _NEVER
         self.settled = 0
+        self.settled_size = 0
         self.handed = 0
+        self.handed_size = 0
         self.fetched = _NEVER
         self.committed = _NEVER
         self.is_full = False
@@ -106,6 +113,11 @@ class AssignedPartition:
     def in_flight(self) -> int:
         """How many records were handed over and are not settled."""
         return self.handed - self.settled
+
+    @property
+    def size_in_flight(self) -> int:
+        """How many bytes were handed over and are not settled."""
+        return self.handed_size - self.settled_size
 
     def lag(self, end: int) -> int:
         """How many messages are not settled, where the next one will have the offset `end`."""
@@ -164,18 +176,20 @@ class AssignedPartition:
         """Have records wait to be handled."""
         if records[0].offset < self._next:  # somebody moved the group back
             self.settled += len(self._open)
+            self.settled_size += sum(self._open.values())
             self._open.clear()
             self.waiting.clear()
             self.position = records[0].offset
-        self._open.update(dict.fromkeys(record.offset for record in records))
+        self._open.update((record.offset, record_size(record)) for record in records)
         self._next = records[-1].offset + 1
         self.waiting.extend(Delivery(self, record) for record in records)
 
     def settle(self, offset: int) -> None:
         """Say that a record is done with."""
-        if offset in self._open:
-            del self._open[offset]
+        size = self._open.pop(offset, None)
+        if size is not None:
             self.settled += 1
+            self.settled_size += size
             self.position = next(iter(self._open), self._next)
 
     def pass_to(self, offset: int) -> None:

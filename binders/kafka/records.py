@@ -17,10 +17,12 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from binders.kafka.batches import Batch, Batches
 from binders.kafka.headers import Record
+from binders.kafka.record_size import PollBudget
 from kafka import TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord, Fetcher
 from kafka.errors import UnsupportedCodecError
@@ -28,7 +30,7 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatch
 from streamkit.errors import BinderError
 
-__all__ = ["Unreadable", "read_all"]
+__all__ = ["Unreadable", "bound_polls", "read_all"]
 
 log = logging.getLogger(__name__)
 
@@ -59,14 +61,29 @@ class Unreadable(bytes):
         return found
 
 
-def read_all(fetcher: Fetcher, highwater: Highwater) -> None:
+def read_all(fetcher: Fetcher, highwater: Highwater, budget: PollBudget | None = None) -> None:
     """Have a consumer's fetcher read whatever stands in its partitions.
 
     Args:
         fetcher: The fetcher.
         highwater: Tells where a partition ends, as the last fetch told.
+        budget: What a poll may bring; unset: what one poll may bring, for all of them.
     """
-    fetcher.PartitionRecords = partial(_PartitionRecords, damaged={}, highwater=highwater)
+    fetcher.PartitionRecords = partial(
+        _PartitionRecords, damaged={}, highwater=highwater, budget=budget or PollBudget()
+    )
+
+
+def bound_polls(fetcher: Fetcher, budget: PollBudget) -> None:
+    """Have a poll of a consumer's fetcher end when its budget is spent."""
+    append = fetcher._append
+
+    def append_within_budget(drained: object, part: object, max_records: int, update_offsets: bool) -> int:
+        count: int = append(drained, part, max_records, update_offsets)
+        # Whoever polls asks for further records until there are as many as it wanted.
+        return max_records if budget.is_spent else count
+
+    fetcher._append = append_within_budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +113,7 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # as a
         *,
         damaged: dict[TopicPartition, _Damage],
         highwater: Highwater,
+        budget: PollBudget,
         **settings: Any,
     ) -> None:
         """Make them.
@@ -106,9 +124,11 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # as a
             records: The batches.
             damaged: The batch that was damaged last, by partitions; kept from fetch to fetch.
             highwater: Tells where a partition ends.
+            budget: What a poll may bring.
             settings: kafka-python's.
         """
         self._damaged = damaged
+        self._budget = budget
         known = damaged.get(partition)
         batches = Batches(
             records,
@@ -117,6 +137,21 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # as a
             refused=known.refused if known is not None and known.begin == fetch_offset else None,
         )
         super().__init__(fetch_offset, partition, batches, **settings)
+
+    def take(self, n: int | None = None) -> list[Record]:
+        """Return the next records, as many as the poll may bring."""
+        self._maybe_raise_next_inline_exception()
+        records: list[Record] = []
+        try:
+            for record in islice(self.record_iterator, n):
+                records.append(record)
+                if not self._budget.spend(record):
+                    break
+        except Exception as error:
+            if not records:
+                raise
+            self._next_inline_exception = error  # as kafka-python: the next call raises it
+        return records
 
     def _unpack_records(self, partition: TopicPartition, batches: Batches, *more: Any) -> Iterator[Record]:
         try:

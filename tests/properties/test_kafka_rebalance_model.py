@@ -58,7 +58,9 @@ class Consumer:
         for key in sorted(self.mine):
             offsets = range(self._positions[key], min(self._positions[key] + 2, self._ends[key]))
             if offsets:
-                found[key] = [SimpleNamespace(offset=offset) for offset in offsets]
+                found[key] = [
+                    SimpleNamespace(offset=offset, key=None, value=None, headers=[]) for offset in offsets
+                ]
                 self._positions[key] = offsets.stop
         return found
 

@@ -68,7 +68,12 @@ def partition_after(kind: type[Driver], receiver: Receiver, letters: Letters) ->
         )
         driver = kind(Work(destination, receiver.hand, 2, letters, lambda settled: None))
         partition.begin(0)
-        partition.take([SimpleNamespace(topic="orders", partition=0, offset=n) for n in range(COUNT)])
+        partition.take(
+            [
+                SimpleNamespace(topic="orders", partition=0, offset=n, key=None, value=None, headers=[])
+                for n in range(COUNT)
+            ]
+        )
         driver.wake(partition)
         await asyncio.sleep(3600)
         driver.interrupt()

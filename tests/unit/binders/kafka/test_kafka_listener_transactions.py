@@ -70,7 +70,7 @@ def handled_in_transaction() -> tuple[AssignedPartition, Producer]:
     async def main() -> None:
         transactions = Transactions(lambda number, threads: Sender(lambda: producer, 1.0, threads))
         partition.begin(7)
-        partition.take([SimpleNamespace(offset=7)])
+        partition.take([SimpleNamespace(offset=7, key=None, value=None, headers=[])])
         settled = await transactions.around(hand, "in", lambda: generation)([partition.waiting.popleft()])
         assert settled == [ACCEPT]
         partition.settle(7)
@@ -101,7 +101,12 @@ class Consumer:
 
     def __init__(self) -> None:
         self.committed: list[int] = []
-        self._found = {ORDERS: [SimpleNamespace(offset=5), SimpleNamespace(offset=6)]}
+        self._found = {
+            ORDERS: [
+                SimpleNamespace(offset=5, key=None, value=None, headers=[]),
+                SimpleNamespace(offset=6, key=None, value=None, headers=[]),
+            ]
+        }
 
     def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
         found, self._found = self._found, {}

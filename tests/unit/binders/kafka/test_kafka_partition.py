@@ -10,7 +10,7 @@ from streamkit.binder.calls import next_batch
 
 
 def records(offsets: Sequence[int]) -> list[SimpleNamespace]:
-    return [SimpleNamespace(offset=offset) for offset in offsets]
+    return [SimpleNamespace(offset=offset, key=None, value=None, headers=[]) for offset in offsets]
 
 
 def handed(partition: AssignedPartition, *offsets: int) -> AssignedPartition:

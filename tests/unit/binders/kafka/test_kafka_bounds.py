@@ -1,0 +1,263 @@
+"""What a partition can make a member hold: batches that grow, records of many headers, windows of large messages."""
+
+import asyncio
+import struct
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka import TopicPartition, codec
+from kafka.future import Future
+from kafka.record import MemoryRecords
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from binders.kafka.batches import LEGACY_LIMIT, LIMIT, MAX_HEADERS
+from binders.kafka.fetching import WINDOW_SIZE, ConsumerClient, FetchThread, Subscription
+from binders.kafka.partition import AssignedPartition
+from binders.kafka.record_size import PollBudget, record_size
+from binders.kafka.records import Unreadable, bound_polls, read_all
+from tests.peer.raw_kafka import RawRecord, batch, records
+
+ORDERS = TopicPartition("orders", 0)
+MIB = 1 << 20
+GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
+
+
+def _gzip(data: bytes) -> bytes:
+    packer = zlib.compressobj(1, wbits=31)
+    return packer.compress(data) + packer.flush()
+
+
+PACK: dict[int, Callable[[bytes], bytes]] = {
+    GZIP: _gzip,
+    SNAPPY: codec.snappy_encode,
+    LZ4: codec.lz4_encode,
+    ZSTD: codec.zstd_encode,
+}
+
+
+@contextmanager
+def memory_below(limit: int) -> Iterator[None]:
+    """Fail if more than so many bytes are allocated at once."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
+def fetched(data: bytes, end: int, budget: PollBudget | None = None) -> Any:
+    """What a fetch from the beginning brings."""
+    fetcher = SimpleNamespace()
+    read_all(fetcher, lambda key: end, budget)
+    return fetcher.PartitionRecords(0, ORDERS, MemoryRecords(data))
+
+
+def values(data: bytes, end: int) -> list[bytes]:
+    """The values of the records."""
+    found = fetched(data, end)
+    taken: list[bytes] = []
+    while found:
+        taken += [record.value for record in found.take(500)]
+    return taken
+
+
+def why(value: bytes) -> str:
+    """Why it is no record's."""
+    assert isinstance(value, Unreadable)
+    return str(value.error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", list(PACK))
+def test_a_batch_is_decompressed_up_to_a_limit(kind: int) -> None:
+    """Whatever compressed it; the batch behind it is read."""
+    bomb = batch(PACK[kind](bytes(LIMIT + MIB)), 1, attributes=kind)
+    log = bomb + batch(records(RawRecord(b"good")), 1, offset=1)
+    del bomb
+    with memory_below(3 * LIMIT):
+        bad, good = values(log, 2)
+        assert good == b"good"
+    assert f"exceeds {LIMIT} bytes when decompressed" in why(bad)
+
+
+@pytest.mark.parametrize(("magic", "kind"), [(0, GZIP), (0, SNAPPY), (1, GZIP), (1, SNAPPY), (1, LZ4)])
+def test_a_batch_of_an_old_format_is_decompressed_up_to_a_limit(magic: int, kind: int) -> None:
+    """The formats before Kafka 0.11 too."""
+    builder = LegacyRecordBatchBuilder(magic, 0, 1 << 30)
+    builder.append(0, timestamp=1, key=None, value=PACK[kind](bytes(LEGACY_LIMIT + MIB)))
+    bomb = _with_attributes(bytes(builder.build()), magic, kind)
+    with memory_below(4 * LEGACY_LIMIT):
+        (bad,) = values(bomb, 1)
+    assert f"exceeds {LEGACY_LIMIT} bytes when decompressed" in why(bad)
+
+
+@pytest.mark.parametrize("kind", [GZIP, SNAPPY, LZ4])
+def test_a_batch_of_an_old_format_is_read(kind: int) -> None:
+    """With all of its records."""
+    builder = LegacyRecordBatchBuilder(1, kind, 1 << 30)
+    for number in range(3):
+        builder.append(number, timestamp=1, key=b"k", value=b"%d" % number * 1000)
+    assert values(bytes(builder.build()), 3) == [b"%d" % number * 1000 for number in range(3)]
+
+
+def _with_attributes(data: bytes, magic: int, attributes: int) -> bytes:
+    """The message of an old format, with attributes that it had not when it was made."""
+    changed = data[:17] + bytes([attributes]) + data[18:]
+    return changed[:12] + struct.pack(">I", zlib.crc32(changed[16:])) + changed[16:]
+
+
+@pytest.mark.parametrize("length", [-12, -1, 0, 5])
+def test_a_record_of_an_old_format_that_does_not_go_on_is_refused(length: int) -> None:
+    """Its reader would stay at it for ever."""
+    inner = struct.pack(">qi", 0, length) + bytes(100)
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
+    builder.append(0, timestamp=1, key=None, value=_gzip(inner))
+    (bad,) = values(_with_attributes(bytes(builder.build()), 1, GZIP), 1)
+    assert f"a length of {length}" in why(bad)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff\x07" + bytes(100),
+        codec.snappy_encode(b"x" * 100)[:20] + b"\xff\xff\xff\xff\x07" + bytes(100),
+        codec.snappy_encode(b"x" * 100)[:16] + struct.pack(">i", -4) + bytes(100),
+        codec.snappy_encode(b"x" * 100)[:16] + struct.pack(">i", 0) + bytes(100),
+        codec.snappy_encode(b"x" * 100)[:16] + struct.pack(">i", 1 << 30) + bytes(100),
+        codec.snappy_encode(b"x" * 100)[:18],
+    ],
+)
+def test_snappy_data_that_lies_takes_no_memory(data: bytes) -> None:
+    """Neither what a block says that it becomes nor how long it says it is, is believed."""
+    log = batch(data, 1, attributes=SNAPPY) + batch(records(RawRecord(b"good")), 1, offset=1)
+    with memory_below(MIB):
+        bad, good = values(log, 2)
+    assert isinstance(bad, Unreadable)
+    assert good == b"good"
+
+
+def test_a_record_of_too_many_headers_is_refused_before_they_are_read() -> None:
+    """Each would take a hundred times its bytes."""
+    many = RawRecord(b"x", headers=[(b"", b"")] * (MAX_HEADERS + 1))
+    log = batch(records(many), 1) + batch(
+        records(RawRecord(b"good", headers=[(b"", b"")] * MAX_HEADERS)), 1, offset=1
+    )
+    bad, good = values(log, 2)
+    assert f"{MAX_HEADERS + 1} headers, more than {MAX_HEADERS}" in why(bad)
+    assert good == b"good"
+
+
+def test_a_poll_brings_as_many_records_as_its_budget_allows() -> None:
+    """And the next poll those behind them."""
+    log = b"".join(
+        batch(_gzip(records(RawRecord(b"%d" % number * MIB))), 1, offset=number, attributes=GZIP)
+        for number in range(9)
+    )
+    budget = PollBudget(3 * MIB)
+    found = fetched(log, 9, budget)
+    taken: list[list[bytes]] = []
+    while found:
+        budget.begin()
+        taken.append([record.value[:1] for record in found.take(500)])
+    assert [len(each) for each in taken if each] == [3, 3, 3]
+    assert [value for each in taken for value in each] == [b"%d" % number for number in range(9)]
+
+
+def test_a_poll_ends_when_its_budget_is_spent() -> None:
+    """kafka-python asks for records until it has as many as it wanted."""
+    budget = PollBudget(MIB)
+    fetcher = SimpleNamespace(_append=lambda drained, part, most, update: 1)
+    bound_polls(fetcher, budget)
+    assert fetcher._append({}, None, 500, True) == 1
+    budget.spend(SimpleNamespace(key=None, value=bytes(MIB), headers=[]))
+    assert fetcher._append({}, None, 500, True) == 500
+    budget.begin()
+    assert fetcher._append({}, None, 500, True) == 1
+
+
+def test_a_record_takes_more_than_its_bytes() -> None:
+    """Empty headers take memory, too."""
+    plain = SimpleNamespace(key=None, value=None, headers=[])
+    assert record_size(plain) > 0
+    many = SimpleNamespace(key=b"key", value=b"value", headers=[("", b"")] * 100, serialized_header_size=0)
+    assert record_size(many) >= record_size(plain) + 100 * 100 + 8
+
+
+class Consumer:
+    """Has one partition with a large message for each poll, unless it is paused."""
+
+    def __init__(self, size: int) -> None:
+        self.offset = 0
+        self._size = size
+        self._paused: set[TopicPartition] = set()
+
+    def poll(self, *, timeout_ms: int) -> dict[TopicPartition, list[SimpleNamespace]]:
+        if self._paused:
+            return {}
+        self.offset += 1
+        value = bytes(self._size)
+        return {ORDERS: [SimpleNamespace(offset=self.offset - 1, key=None, value=value, headers=[])]}
+
+    def assignment(self) -> set[TopicPartition]:
+        return {ORDERS}
+
+    def paused(self) -> set[TopicPartition]:
+        return self._paused
+
+    def pause(self, *keys: TopicPartition) -> None:
+        self._paused = self._paused | set(keys)
+
+    def resume(self, *keys: TopicPartition) -> None:
+        self._paused = self._paused - set(keys)
+
+    def begins_at(self, key: TopicPartition) -> int:
+        return self.offset
+
+    def commit_async(self, offsets: Mapping[TopicPartition, object]) -> Future:
+        return Future().success(None)
+
+
+def test_a_partition_is_not_fetched_while_its_messages_take_too_much() -> None:
+    """And again when half of that is settled."""
+
+    async def main() -> None:
+        taken: list[AssignedPartition] = []
+
+        def take(batches: Sequence[tuple[AssignedPartition, Sequence[SimpleNamespace]]]) -> None:
+            for partition, found in batches:
+                partition.take(found)
+                taken.append(partition)
+
+        thread = FetchThread(
+            "in",
+            ConsumerClient({}),
+            Subscription("orders"),
+            take,
+            lambda partition: None,
+            recall=lambda partition: None,
+        )
+        consumer = Consumer(8 * MIB)
+        thread.assigned(consumer, {ORDERS})
+        for _ in range(20):
+            thread.turn(consumer)
+            await asyncio.sleep(0)
+        partition = taken[0]
+        assert consumer.offset == WINDOW_SIZE // (8 * MIB)
+        assert partition.size_in_flight >= WINDOW_SIZE
+        for offset in range(5):
+            partition.settle(offset)
+        thread.turn(consumer)
+        thread.turn(consumer)
+        assert consumer.offset > WINDOW_SIZE // (8 * MIB)
+        await asyncio.sleep(0)
+        for offset in range(consumer.offset):
+            partition.settle(offset)
+        assert (partition.in_flight, partition.size_in_flight) == (0, 0)
+
+    asyncio.run(main())
