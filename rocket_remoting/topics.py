@@ -18,6 +18,7 @@ SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+DELETIONS_TOPIC = "rmq_sys_deleted_topics"
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -41,6 +42,7 @@ TOPICS_CLOSED_TO_CLIENTS = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
         TIMER_TOPIC,
+        DELETIONS_TOPIC,
     }
 )
 

@@ -9,6 +9,8 @@
     <root>/abort           there while the store is open               recovery
     <root>/lock            locked while the store is open              files
 
+Queues and index are derived from the log, which also tells the topics that were deleted (`deletion`).
+
 `message_store` is what the broker uses; imports point down from it: `recovery`, `flush`, `committing`, `retention` and
 `derivation`, which work on all files (`store_files`), then queues and index, then the log, `store_pool`,
 `mapped_file`, `files`. `survey` and `repair` are what the command `streamkit store` does.

@@ -12,7 +12,9 @@
                their queue entries and index entries
      76     8  commit log offset of the last record before the mark; -1 if there is none
      84     8  end of the last record before the mark that has a queue entry; -1 if none has
-     92     4  CRC-32 of the 28 bytes before
+     92     8  offset of the commit log from which on it tells each deletion of a topic (`deletion`): what lies
+               before may be of Apache's brokers, which do not note deletions
+    100     4  CRC-32 of the 36 bytes before
 
 The first three are Apache's and have no offset, so its recovery begins with the file that was begun before
 them. The mark says where exactly to begin; it is ours, and Apache's brokers keep the bytes that they don't
@@ -28,11 +30,11 @@ from typing import NamedTuple
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
 from rocket_broker.store.settings import StoreSettings
 
-__all__ = ["Checkpoint", "Mark"]
+__all__ = ["Checkpoint", "Mark", "read_mark"]
 
 _TIMESTAMPS = struct.Struct(">qqq")
 _MARK_POSITION = 64
-_MARK = struct.Struct(">4sqqq")
+_MARK = struct.Struct(">4sqqqq")
 _MAGIC = b"skit"
 _CRC = struct.Struct(">I")
 _SLACK_MS = 3_000
@@ -53,6 +55,17 @@ class Mark(NamedTuple):
     entries_to: int = -1
 
 
+def read_mark(content: bytes | memoryview) -> tuple[Mark, int] | None:
+    """Return the mark and `Checkpoint.deletions_from` in a checkpoint file; None if it has no mark of ours."""
+    mark = content[_MARK_POSITION : _MARK_POSITION + _MARK.size]
+    if len(content) < PAGE_SIZE:
+        return None
+    magic, offset, last_record, entries_to, deletions_from = _MARK.unpack(mark)
+    if magic != _MAGIC or _CRC.unpack_from(content, _MARK_POSITION + _MARK.size) != (zlib.crc32(mark),):
+        return None
+    return Mark(offset, last_record, entries_to), deletions_from
+
+
 class Checkpoint:
     """The checkpoint file, in memory until it is written.
 
@@ -61,11 +74,13 @@ class Checkpoint:
         queue_timestamp: The same for the consume queues.
         index_timestamp: The same for the index.
         mark: What is on the disk altogether; None if nobody said so.
+        deletions_from: From this offset on the log tells each deletion of a topic.
     """
 
     def __init__(self, settings: StoreSettings, file_system: FileSystem) -> None:
         self.log_timestamp = self.queue_timestamp = self.index_timestamp = 0
         self.mark: Mark | None = None
+        self.deletions_from = 0
         self._lock = threading.Lock()
         self._path = settings.checkpoint_path
         self._file_system = file_system
@@ -82,10 +97,9 @@ class Checkpoint:
         self._file_system.allocate(self._path, 0, PAGE_SIZE)
         view = self._view = self._file_system.map(self._path)
         self.log_timestamp, self.queue_timestamp, self.index_timestamp = _TIMESTAMPS.unpack_from(view)
-        mark = view[_MARK_POSITION : _MARK_POSITION + _MARK.size]
-        magic, *fields = _MARK.unpack(mark)
-        if magic == _MAGIC and _CRC.unpack_from(view, _MARK_POSITION + _MARK.size) == (zlib.crc32(mark),):
-            self.mark = Mark(*fields)
+        found = read_mark(view)
+        if found is not None:
+            self.mark, self.deletions_from = found
 
     @property
     def is_blank(self) -> bool:
@@ -109,17 +123,18 @@ class Checkpoint:
                 self.index_timestamp = index_timestamp
             self._write()
 
-    def set_mark(self, mark: Mark) -> None:
-        """Set the mark after recovery, which may have found the old one to be wrong."""
+    def set_mark(self, mark: Mark, deletions_from: int) -> None:
+        """Set the mark, and from where on the log tells each deletion; recovery found the old ones to be wrong."""
         with self._lock:
             self.mark = mark
+            self.deletions_from = deletions_from
             self._write()
 
     def _write(self) -> None:
         assert self._view is not None, "load() comes first"
         _TIMESTAMPS.pack_into(self._view, 0, self.log_timestamp, self.queue_timestamp, self.index_timestamp)
         assert self.mark is not None, "there is a mark to write"
-        mark = _MARK.pack(_MAGIC, *self.mark)
+        mark = _MARK.pack(_MAGIC, *self.mark, self.deletions_from)
         self._view[_MARK_POSITION : _MARK_POSITION + _MARK.size] = mark
         _CRC.pack_into(self._view, _MARK_POSITION + _MARK.size, zlib.crc32(mark))
         self._file_system.sync(self._path)

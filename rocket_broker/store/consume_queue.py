@@ -145,9 +145,23 @@ class ConsumeQueue:
             self.max_offset = self.flushed = offset - offset % (self.files.file_size // ENTRY_SIZE)
             self.min_offset = offset
         while self.max_offset < offset:
-            self.prepare()
-            self.append(0, FILLER_SIZE, 0)
+            self._append_filler()
         self._find_max_physical(MappedFile.open)
+
+    def keep_count(self, count: int) -> None:
+        """Give no message a number below ``count`` any more: those numbers were given to messages that are gone.
+
+        Raises:
+            StoreFull: The disk has no room.
+        """
+        if self.max_offset < count:
+            self.fill_to(count - 1)
+            self._append_filler()  # also where a file begins: the count is on the disk only if that file is
+            self._find_max_physical(MappedFile.open)
+
+    def _append_filler(self) -> None:
+        self.prepare()
+        self.append(0, FILLER_SIZE, 0)
 
     def entries(self, offset: int, limit: int) -> Iterator[tuple[int, int, int]]:
         """Return commit log offset, size and tags code of messages: at most ``limit``, and of one file."""
@@ -304,12 +318,15 @@ class ConsumeQueue:
 
     def _find_max_physical(self, data_of: Callable[[MappedFile], memoryview]) -> None:
         self.max_physical = -1
-        last = (self.max_offset - 1) * ENTRY_SIZE
-        file = self.files.file_at(last)
-        if file is not None:
-            commit_log_offset, size, _ = ENTRY.unpack_from(data_of(file), last - file.base)
-            if size != FILLER_SIZE:
-                self.max_physical = commit_log_offset + size
+        end = self.max_offset * ENTRY_SIZE
+        for file in reversed(self.files.files):
+            if file.base < end:
+                data = data_of(file)
+                for position in range(min(end - file.base, file.size) - ENTRY_SIZE, -1, -ENTRY_SIZE):
+                    commit_log_offset, size, _ = ENTRY.unpack_from(data, position)
+                    if size != FILLER_SIZE:
+                        self.max_physical = commit_log_offset + size
+                        return
 
     def __repr__(self) -> str:
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset}…{self.max_offset})"
@@ -324,9 +341,9 @@ class _NextReal:
         self._behind_run = (0, -1)
 
     def __call__(self, number: int) -> tuple[int, int]:
-        """Return that entry's number and commit log offset; the queue's end and -1 if there is none."""
+        """Return that entry's number and commit log offset; if there is none, the queue's end and any log's."""
         queue, at = self._queue, number
-        found = (queue.max_offset, -1)
+        found = (queue.max_offset, _EVERYTHING)
         while at < queue.max_offset:
             if at in self._run:
                 at, found = self._run.stop, self._behind_run

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from rocket_broker.store.commit_log import LogWalk
 from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.deletion import deleted_topic
 from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.errors import LocalProtocolError
 from rocket_remoting.java_hash import java_hash
@@ -20,7 +21,7 @@ from rocket_remoting.sys_flag import (
     TRANSACTION_ROLLBACK,
     transaction_value,
 )
-from rocket_remoting.topics import SCHEDULE_TOPIC
+from rocket_remoting.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
 
 __all__ = ["Derivation", "has_possible_number"]
 
@@ -32,6 +33,9 @@ _SMALLEST_RECORD = record_size(0, 1, 0)
 
 class Derivation:
     """Makes entries that are missing; those that are there stay as they are.
+
+    The messages of a topic that was deleted are in no queue: where the log says so (`deletion`), the queues that were
+    made of them until there are deleted.
 
     Attributes:
         makes_queues_from: Messages before this offset get no new queue: theirs was deleted.
@@ -51,6 +55,7 @@ class Derivation:
 
     def derive(self, record: RecordHeader) -> None:
         """Make a message's entries where they are missing."""
+        self._follow_deletion(record)
         transaction = transaction_value(record.sys_flag)
         queue = self._queue(record) if transaction in (TRANSACTION_NOT, TRANSACTION_COMMIT) else None
         needs_entry = queue is not None and _is_missing(queue, record)
@@ -62,8 +67,7 @@ class Derivation:
         if needs_entry or needs_index:
             properties = decode_stored_properties(record.properties)
             if queue is not None and needs_entry:
-                self._close_gap(queue, record)
-                self._add_entry(queue, record, properties)
+                self._add_entry(self._closed(queue, record), record, properties)
             if needs_index:
                 self._add_to_index(record, properties)
 
@@ -83,13 +87,22 @@ class Derivation:
                 _log.error("the message at %d is in no queue: %s", record.commit_log_offset, e)
         return queue
 
-    def _close_gap(self, queue: ConsumeQueue, record: RecordHeader) -> None:
-        """Make the entries between a queue's last one and a message that is not the next.
+    def _follow_deletion(self, record: RecordHeader) -> None:
+        """Delete the queues of a topic whose deletion a record tells, but those with later messages."""
+        if record.topic != DELETIONS_TOPIC:
+            return
+        data = self._commit_log.record_at(record.commit_log_offset)
+        topic = deleted_topic(data) if data is not None else None
+        if topic is not None:
+            self._queues.remove(topic, record.commit_log_offset)
 
-        Entries that should have been on the disk are missing, so the whole log is read for all queues, once.
+    def _closed(self, queue: ConsumeQueue, record: RecordHeader) -> ConsumeQueue:
+        """Return the message's queue, with all entries before that of the message.
+
+        Entries that should have been on the disk may be missing: the whole log is read for all queues then, once.
         """
         if record.queue_offset == queue.max_offset:
-            return
+            return queue
         if record.queue_offset and not self._gap_seen:
             self._gap_seen = True
             _log.warning("%s: entries are missing, reading the whole commit log for them", queue)
@@ -99,9 +112,12 @@ class Derivation:
                 if earlier.commit_log_offset >= record.commit_log_offset:
                     break
                 self._restore_entry(earlier)
+            queue = self._queues.add(record.topic, record.queue_id)  # the former one may have been deleted
         _end_before(queue, record)
+        return queue
 
     def _restore_entry(self, record: RecordHeader) -> None:
+        self._follow_deletion(record)
         if transaction_value(record.sys_flag) in (TRANSACTION_NOT, TRANSACTION_COMMIT):
             queue = self._queues.find((record.topic, record.queue_id))
             if queue is not None and has_possible_number(record) and _is_missing(queue, record):

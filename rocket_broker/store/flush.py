@@ -148,6 +148,20 @@ class Flusher:
             raise
         self._note(unflushed)
 
+    def flush_log(self) -> None:
+        """Bring the log to the disk now, in this thread. The checkpoint's mark stays where it is.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        unflushed = self._unflushed_log()
+        try:
+            self._sync(unflushed)
+        except OSError as e:
+            self.failed(e)
+            raise
+        self._note(unflushed)
+
     async def _flush_log_often(self) -> None:
         settings, log, loop = self._files.settings, self._files.log, asyncio.get_running_loop()
         due = 0.0
@@ -185,11 +199,7 @@ class Flusher:
         return self._files.checkpoint.mark.offset if self._files.checkpoint.mark is not None else 0
 
     async def _flush_log(self) -> None:
-        log = self._files.log
-        unflushed = _Unflushed(Mark(log.committed))
-        if log.committed > log.flushed:
-            unflushed.paths = log.files.between(log.flushed, log.committed)
-        await self._flush(unflushed, self._sync)
+        await self._flush(self._unflushed_log(), self._sync)
         self._round = None
 
     async def _flush(self, unflushed: _Unflushed, how: Callable[[_Unflushed], None]) -> None:
@@ -222,6 +232,14 @@ class Flusher:
         _log.error(
             "%s: the disk refused a flush, no more messages are taken: %s", self._files.settings.root, error
         )
+
+    def _unflushed_log(self) -> _Unflushed:
+        """Return what of the log is not on the disk now."""
+        log = self._files.log
+        unflushed = _Unflushed(Mark(log.committed))
+        if log.committed > log.flushed:
+            unflushed.paths = log.files.between(log.flushed, log.committed)
+        return unflushed
 
     def _unflushed(self) -> _Unflushed:
         """Return all that is not on the disk now."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rocket_broker.loop_steps import run_all
 from rocket_broker.store.committing import Committer, HeldMessage
 from rocket_broker.store.consume_queue import ConsumeQueue
+from rocket_broker.store.deletion import deletion_message
 from rocket_broker.store.errors import StoreClosed, StoreFull
 from rocket_broker.store.files import FileLock, FileSystem, OsFileSystem
 from rocket_broker.store.flush import Flusher
@@ -473,6 +474,17 @@ class MessageStore:
         queue = self._queues.find((topic, queue_id))
         return stored_at(self._commit_log, queue, offset) if queue is not None else -1
 
+    def keep_count(self, topic: str, queue_id: int, count: int) -> None:
+        """Give no message of a queue a number below ``count`` any more.
+
+        Raises:
+            StoreFull: The disk has no room.
+        """
+        queue = self._queues.add(topic, queue_id)
+        queue.keep_count(count)
+        queue.correct_min_offset(self._commit_log.first)
+        self._note_dirty(queue)
+
     def topics_with_queues(self) -> dict[str, list[int]]:
         """Return each topic's queue ids: those that something was stored in."""
         return self._queues.topics()
@@ -504,19 +516,26 @@ class MessageStore:
     # Deleting
 
     async def delete_topics(self, topics: Sequence[str]) -> None:
-        """Delete topics' queues, in steps and by a thread; their messages stay in the commit log until that is deleted.
+        """Delete topics' queues, in steps and by a thread; their messages stay in the commit log until their files go.
 
-        Everything is brought to the disk first, so that no crash brings the queues back. No message can be stored in
-        the topics until they are deleted.
+        The log says that they are deleted (`deletion`), and is on the disk, before a queue is touched; the mark of the
+        checkpoint is before that message. So after a crash recovery comes upon it, and goes on with the deletion. No
+        message can be stored in the topics until they are deleted.
 
         Raises:
-            OSError: The disk refused. Nothing is deleted if it refused the first flush.
+            StoreFull: The disk has no room for that message. Nothing is deleted.
+            OSError: The disk refused. A topic is deleted, or the next start deletes it, if the log got there.
         """
         async with self._deleting:
             self._queues.close(topics)
             try:
                 await self._flusher.flush()
                 self.flush()  # what was stored meanwhile
+                for topic in topics:
+                    self._store(deletion_message(topic), self._clock.now_ms())
+                    await asyncio.sleep(0)
+                self.commit()
+                self._flusher.flush_log()
                 for topic in topics:
                     await self._remove_queues(topic)
                 self.flush()  # the mark need not lead to the queues any more
@@ -537,9 +556,12 @@ class MessageStore:
         """Delete a topic's queues at once, as `delete_topics` does, in a store without clients.
 
         Raises:
-            OSError: The disk refused. Nothing is deleted if it refused the first flush.
+            StoreFull: As `delete_topics`, as is OSError.
         """
         self.flush()
+        self._store(deletion_message(topic), self._clock.now_ms())
+        self.commit()
+        self._flusher.flush_log()
         queues = self._queues.of(topic)
         for queue in queues:
             self._take(queue)

@@ -10,6 +10,7 @@ from rocket_remoting.errors import LocalProtocolError
 __all__ = ["QueueTable", "check_names"]
 
 _MOST_TOPIC_BYTES = 127
+_EVERYTHING = 2**63 - 1
 
 
 class QueueTable:
@@ -86,6 +87,19 @@ class QueueTable:
         if not queues:
             del self._by_topic[queue.topic]
         queue.give_up_maps()
+
+    def remove(self, topic: str, end: int = _EVERYTHING) -> None:
+        """Delete a topic's queues while nobody uses them.
+
+        Args:
+            topic: The topic.
+            end: Queues with a message at or behind this offset of the commit log stay.
+        """
+        for queue in self.of(topic):
+            if queue.max_physical <= end:
+                self.take(queue)
+                queue.remove()
+        self.remove_directory(topic)
 
     def remove_directory(self, topic: str) -> None:
         """Remove the directory of a topic whose queues are removed, unless something else is in it."""

@@ -19,11 +19,12 @@
     is left of the log behind what is trusted is written once more: a flush may have failed on it, and the next one
     would not tell.
 10. Each queue begins with its first message that the log still has.
-11. The checkpoint gets a mark, if it had none that was right.
+11. The checkpoint gets a mark, if it had none that was right. If another broker wrote to the store, the checkpoint
+    says that the log need not tell the deletions of topics before its end.
 
 A message acknowledged after a flush lies before the mark or is whole: it is found. A message torn by the
 crash is cut off with all behind it: none of those was acknowledged. Queues and index hold exactly the
-messages of the log, but for the queues of topics that were deleted.
+messages of the log, but for those of topics that were deleted: the log says so (`deletion`).
 """
 
 import logging
@@ -162,6 +163,7 @@ class Recovery:
                 mark.offset,
             )
             mark = None
+        is_own = mark is not None and not self._is_others(mark)
         report.trusted_to = self._trusted_to(mark)
         # 6.
         has_queues = file_system.size(settings.consume_queue_path) is not None
@@ -190,12 +192,16 @@ class Recovery:
             queue.correct_min_offset(log.first)
         # 11.
         log.flushed = min(report.trusted_to, log.end)
+        deletions_from = min(checkpoint.deletions_from, log.end) if is_own else log.end
         if mark is None:
-            checkpoint.set_mark(
+            mark = (
                 Mark(log.end, log.last_record, queues.max_physical)
                 if report.ended_in_order
                 else Mark(log.first)
             )
+            checkpoint.set_mark(mark, deletions_from)
+        elif deletions_from != checkpoint.deletions_from:
+            checkpoint.set_mark(mark, deletions_from)
         report.queues = len(queues)
         report.milliseconds = self._clock.now_ms() - begin
         _log.log(logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report)
@@ -219,6 +225,11 @@ class Recovery:
         path = self._files.settings.commit_log_path
         _log.error("%s: the message at %d is damaged", path, mark.last_record)
         return True
+
+    def _is_others(self, mark: Mark) -> bool:
+        """Whether another broker has written to the store since the mark: it changed the timestamp beside the mark."""
+        stored_at = self._stored_at(mark.last_record) if mark.last_record >= 0 else 0
+        return stored_at is not None and stored_at != self._files.checkpoint.log_timestamp
 
     def _ends_at(self, mark: Mark) -> bool:
         """Whether the last record before the mark is there, and ends there."""

@@ -24,23 +24,24 @@ def offset_at(log: CommitLog, queue: ConsumeQueue, timestamp: int) -> int:
     """Return the offset of the message that was stored nearest to a time, of two equally near the earlier.
 
     So do brokers before 5.0, for which this is no lower bound: beyond the last message it is the last one. Of
-    several messages with that very timestamp any may be meant. 0 stands for an empty queue, and for one whose
-    records are unreadable.
+    several messages with that very timestamp any may be meant. Numbers whose message is gone are passed over; 0 stands
+    for a queue that has no other ones.
     """
     low, high = queue.min_offset, queue.max_offset - 1
     before: tuple[int, int] | None = None
     after: tuple[int, int] | None = None
     while low <= high:
-        middle = (low + high) // 2
-        stored = stored_at(log, queue, middle)
-        if stored < 0:
-            return 0
+        at = middle = (low + high) // 2
+        while (stored := stored_at(log, queue, at)) < 0 and at > low:
+            at -= 1
         if stored == timestamp:
-            return middle
+            return at
         if stored > timestamp:
-            high, after = middle - 1, (middle, stored)
+            high, after = at - 1, (at, stored)
         else:
-            low, before = middle + 1, (middle, stored)
+            low = middle + 1
+            if stored >= 0:
+                before = (at, stored)
     if before is None or after is None:
         nearest = before or after
         return nearest[0] if nearest is not None else 0

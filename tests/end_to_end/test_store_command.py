@@ -22,6 +22,7 @@ from rocket_remoting.clock import SystemClock
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import encode_properties
 from rocket_remoting.record import decode_record
+from rocket_remoting.topics import DELETIONS_TOPIC
 from tests.store.disk import delete_old
 
 LOG_FILE_SIZE = 64 * 1024
@@ -178,11 +179,11 @@ def test_messages_of_a_deleted_topic_are_no_damage(root: Path) -> None:
     store.delete_topic("gone")
     asyncio.run(store.stop())
     found = verified(root)
-    assert (found["sound"], found["records"], found["entries"], found["deleted"]) == (True, 302, 300, 2)
+    assert (found["sound"], found["records"], found["entries"], found["deleted"]) == (True, 303, 301, 2)
     run("repair", root, "--yes")
     assert verified(root) == found | {"index_files": 1}
     store = opened(root)
-    assert store.topics_with_queues() == {"orders": [0, 1]}
+    assert store.topics_with_queues() == {"orders": [0, 1], DELETIONS_TOPIC: [0]}
     asyncio.run(store.stop())
 
 
@@ -195,10 +196,24 @@ def test_a_topic_made_anew_is_no_damage(root: Path) -> None:
         store.put(StoreMessage("orders", 0, b"%03d" % number))
     asyncio.run(store.stop())
     found = verified(root)
-    assert (found["sound"], found["entries"], found["deleted"]) == (True, 3, 300)
+    assert (found["sound"], found["entries"], found["deleted"]) == (True, 4, 300)
     run("repair", root, "--yes")
     assert verified(root)["sound"]
     assert bodies(root, 0) == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("known")
+def test_a_topic_made_anew_with_other_queues_keeps_its_deleted_messages_deleted(root: Path) -> None:
+    """Queue 0 has no messages any more: nothing is missing, and a repair does not bring the deleted ones back."""
+    store = opened(root)
+    store.delete_topic("orders")
+    store.put(StoreMessage("orders", 1, b"500"))
+    asyncio.run(store.stop())
+    found = verified(root)
+    assert (found["sound"], found["missing_entries"], found["deleted"]) == (True, 0, 300)
+    run("repair", root, "--yes")
+    assert (bodies(root, 0), bodies(root, 1)) == ([], [500])
+    assert verified(root)["sound"]
 
 
 def test_a_message_with_a_damaged_number_is_stepped_over(root: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from rocket_broker.store import FlushDiskType, MessageStore, PutStatus
 from rocket_broker.store.files import FileSystem, OsFileSystem
+from rocket_remoting.topics import DELETIONS_TOPIC
 from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import (
     LOG_FILE_SIZE,
@@ -217,7 +218,7 @@ def test_deleting_a_topic_commits_first(disk: Disk, time: VirtualTime) -> None:
     put(store, 0, 1)
     store.delete_topic("orders")
     time.advance(1)
-    assert store.topics_with_queues() == {}
+    assert store.topics_with_queues() == {DELETIONS_TOPIC: [0]}
     put(store, 0)
     time.advance(1)
     assert bodies(store) == [b"0"]

@@ -10,7 +10,7 @@ from rocket_broker.store.files import PAGE_SIZE, OsFileSystem
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.record import decode_record
 from rocket_remoting.sys_flag import TRANSACTION_PREPARED
-from rocket_remoting.topics import SCHEDULE_TOPIC
+from rocket_remoting.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
 from tests.store.disk import (
     ENTRIES_PER_FILE,
     FOREVER,
@@ -303,7 +303,7 @@ def test_a_deleted_topic_stays_deleted(disk: Disk) -> None:
     put(store, *range(10))
     store.put(message("other"))
     store.delete_topic("orders")
-    assert store.topics_with_queues() == {"other": [0]}
+    assert store.topics_with_queues() == {"other": [0], DELETIONS_TOPIC: [0]}
     given = put(store, 10, 11)
     disk = disk.kill()
     store = disk.open()
@@ -311,7 +311,7 @@ def test_a_deleted_topic_stays_deleted(disk: Disk) -> None:
     store.delete_topic("orders")
     disk = disk.kill()
     store = disk.open()
-    assert store.topics_with_queues() == {"other": [0]}
+    assert store.topics_with_queues() == {"other": [0], DELETIONS_TOPIC: [0]}
     disk.close()
 
 
@@ -328,6 +328,24 @@ def test_a_topic_made_anew_has_its_new_messages_only(disk: Disk, lost: str) -> N
     assert bodies(store) == given
     assert [put(store, number) for number in (13, 14)] == [[b"13"], [b"14"]]
     assert bodies(store) == [*given, b"13", b"14"]
+
+
+@pytest.mark.parametrize("lost", ["index", "consumequeue", "checkpoint"])
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_deleted_topic_stays_deleted_whatever_is_derived_anew(
+    disk: Disk, lost: str, is_made_anew: bool
+) -> None:
+    """The log says that the topic was deleted, and where: its former queues are not made from the log."""
+    store = disk.open()
+    put(store, *range(10))
+    others = put(store, 20, 21, topic="others")
+    store.delete_topic("orders")
+    given = put(store, 10, 11, queue_id=1) if is_made_anew else []
+    stop(store)
+    erase(disk, disk.root / lost)
+    store = disk.open()
+    assert (bodies(store), bodies(store, "orders", 1), bodies(store, "others")) == ([], given, others)
+    assert ("orders" in store.topics_with_queues()) == is_made_anew
 
 
 def test_a_gap_brings_no_deleted_messages_back(disk: Disk) -> None:

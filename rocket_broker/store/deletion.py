@@ -1,0 +1,79 @@
+"""How the commit log says that a topic was deleted: with a message of the broker's own.
+
+::
+
+    | orders 0 | orders 1 | … | "orders" was deleted | orders 0 | …
+      └── deleted with their topic, until their    └── of the topic that was made anew
+          file of the log goes
+
+    topic       rmq_sys_deleted_topics, queue 0
+    body        the name of the deleted topic; the record has a check sum of it
+    tags        the same name: its hash in the queue entry tells the topic if the record is damaged
+    store host  0.0.0.0:0, which no message from a client has
+
+Queues are derived from the log. So the log must say which of its messages are in no queue any more: nothing else is
+read when queues are made anew, and nothing else is as old as these messages. Apache's brokers write no such message,
+and take ours for an ordinary message of a system topic.
+"""
+
+from rocket_broker.store.messages import StoreMessage
+from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.java_hash import java_hash
+from rocket_remoting.properties import PROPERTY_TAGS, encode_properties
+from rocket_remoting.record import body_crc32, encode_record, peek_record
+from rocket_remoting.topics import DELETIONS_TOPIC
+
+__all__ = ["DELETIONS_QUEUE", "deleted_topic", "deletion_message", "deletion_record"]
+
+DELETIONS_QUEUE = (DELETIONS_TOPIC, 0)
+_NOBODY = ("0.0.0.0", 0)
+
+
+def deletion_message(topic: str) -> StoreMessage:
+    """Return the message which says that a topic is deleted."""
+    return StoreMessage(
+        *DELETIONS_QUEUE,
+        topic.encode(),
+        _properties(topic),
+        born_host=_NOBODY,
+        store_host=_NOBODY,
+        tags_code=java_hash(topic),
+    )
+
+
+def deletion_record(topic: str, queue_offset: int, commit_log_offset: int) -> bytes:
+    """Return the record of such a message, to be written in the place of a damaged one."""
+    return encode_record(
+        DELETIONS_TOPIC,
+        topic.encode(),
+        _properties(topic),
+        queue_id=DELETIONS_QUEUE[1],
+        queue_offset=queue_offset,
+        commit_log_offset=commit_log_offset,
+        sys_flag=0,
+        flag=0,
+        born_timestamp=0,
+        born_host=_NOBODY,
+        store_timestamp=0,
+        store_host=_NOBODY,
+    )
+
+
+def deleted_topic(data: memoryview) -> str | None:
+    """Return the topic that a record says was deleted; None if the record says nothing of the kind."""
+    try:
+        record = peek_record(data)
+    except RemoteProtocolError:
+        return None
+    body = data[record.body_position : record.body_position + record.body_length]
+    if (
+        (record.topic, record.queue_id) != DELETIONS_QUEUE
+        or record.store_host != _NOBODY
+        or body_crc32(body) != record.body_crc
+    ):
+        return None
+    return bytes(body).decode(errors="replace")
+
+
+def _properties(topic: str) -> bytes:
+    return encode_properties({PROPERTY_TAGS: topic})
