@@ -8,7 +8,8 @@
 A timer is put into the log, then into its slot. What a killed process had put is there, and `load` puts into
 the slots what they lack. A machine that died may have lost the newest pages of either: the log is cut where it
 ends, and a wheel that points behind that end is made anew from the log, as is one of another precision. Where the log
-itself lacks what was on the disk, all messages that are not over get the timers that they have no more.
+itself lacks what was on the disk, or may lack its first files and there is no wheel that tells, all messages that are
+not over get the timers that they have no more.
 
 A moment further away than the roll window is not put there: its timer waits within the window, and its message
 is stored anew then.
@@ -79,7 +80,9 @@ class TimerStore:
         # Killed before the first checkpoint: nothing is over that was to come since the first timer was put.
         since = progress.moment or min((unit.written_ms for _, unit in newest), default=now_ms)
         self.moment = self.floor(since)
-        if self._log.end < progress.log_end or self._leads_before_the_log():
+        # Without a wheel nothing tells whether the first timers of the log were all over when their file went.
+        lacks_timers = self._leads_before_the_log() if has_wheel else self._log.first > 0
+        if self._log.end < progress.log_end or lacks_timers:
             return self._begin_anew(progress)
         if (not has_wheel and self._log.end > self._log.first) or self._wheel_is_doubtful():
             self._rebuild()

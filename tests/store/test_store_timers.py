@@ -367,6 +367,7 @@ def test_lost_files_are_made_anew(timer_disk: Disk, time: VirtualTime, lost: lis
     [
         ([], False),
         ([0], True),
+        ([0], False),
         ([1], True),
         ([1], False),
         ([-1], True),
