@@ -16,9 +16,11 @@ and another machine takes its place when it is gone; but nobody takes the route 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from rocket_broker.loop_steps import BackgroundSteps
+from rocket_broker.namesrv.topic_routes import MAX_ROUTES, TopicRoutes
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import MASTER_ID
@@ -28,29 +30,27 @@ from rocket_remoting.bodies import (
     BrokerData,
     ClusterInfo,
     DataVersion,
-    QueueData,
-    RegisterBrokerBody,
+    Registered,
     TopicConfig,
     TopicRouteData,
 )
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.connection import Connection
+from rocket_remoting.errors import RemoteProtocolError
 
-__all__ = ["BROKER_EXPIRY_SECONDS", "MAX_BROKERS", "MAX_ROUTES", "LiveBroker", "RouteTable"]
+__all__ = ["BROKER_EXPIRY_SECONDS", "MAX_BROKERS", "LiveBroker", "RouteTable"]
 
 _log = logging.getLogger(__name__)
 
 MAX_BROKERS = 4_096
 """Addresses that may be registered, and names of clusters. Those of one host are a quarter of them at most."""
-MAX_ROUTES = 1_000_000
-"""Topics of brokers: each takes some 300 bytes. Those of one host's brokers are a quarter of them at most."""
 BROKER_EXPIRY_SECONDS = 120.0
 """A broker that did not register for so long is dead."""
 MOST_HOSTS_LOGGED = 100
 """Hosts whose attempts to register a living broker's name are logged, once each."""
 
-UNIT_FLAG = 1
-UNIT_SUB_FLAG = 1 << 1
+_UNKNOWN = DataVersion(timestamp=-1, counter=-1)
+"""No broker's: its topics are taken when it registers again."""
 
 
 @dataclass(slots=True)
@@ -93,13 +93,13 @@ class RouteTable:
         self._clusters: dict[str, set[str]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._live: dict[str, LiveBroker] = {}
-        self._topics: dict[str, dict[str, QueueData]] = {}
-        self._routes = 0
-        self._owners: dict[str, str] = {}
+        self._by_connection: dict[Connection, dict[str, None]] = {}
+        self._clusters_of: dict[str, set[str]] = {}
+        self._routes = TopicRoutes()
+        self._background = BackgroundSteps()
         self._cluster_owners: dict[str, str] = {}
         self._broker_shares = Shares("brokers", lambda: MAX_BROKERS)
         self._cluster_shares = Shares("clusters", lambda: MAX_BROKERS)
-        self._route_shares = Shares("topics of brokers", lambda: MAX_ROUTES)
 
     def register(
         self,
@@ -109,14 +109,26 @@ class RouteTable:
         broker_id: int,
         address: str,
         ha_address: str,
-        body: RegisterBrokerBody,
+        told: Iterable[Registered],
         connection: Connection,
-    ) -> None:
-        """Make the broker and its topics known, or known to be still there.
+    ) -> Generator[None, None, None]:
+        """Make the broker and its topics known, or known to be still there, in steps.
+
+        Args:
+            cluster: The broker's cluster.
+            name: The broker's name.
+            broker_id: Its id, 0 for the master.
+            address: Where clients reach it.
+            ha_address: Where its replicas would connect.
+            told: The version of its topics, and the topics, as `read_registration` yields them.
+            connection: Over which it registers.
 
         Raises:
             Refusal: Another host's broker has the name and id, or the address, and is alive; or there is no room.
+            RemoteProtocolError: What the broker tells cannot be read.
         """
+        read = iter(told)
+        version = yield from _version(name, read)
         self.check_owner(name, broker_id, address, connection)
         owner = connection.counted_as
         self._check_room(cluster, address, owner)
@@ -127,18 +139,18 @@ class RouteTable:
         broker = self._brokers.get(name)
         if broker is None:
             broker = self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs={})
-            self._owners[name] = owner
         # An address stands under one id only: a replica that became the master keeps no entry as replica.
         for other in [i for i, known in broker.broker_addrs.items() if known == address and i != broker_id]:
             del broker.broker_addrs[other]
         first = broker.broker_addrs.get(broker_id) is None
         broker.broker_addrs[broker_id] = address
-        wrapper = body.topic_config_serialize_wrapper
-        if broker_id == MASTER_ID and (first or self.is_changed(address, wrapper.data_version)):
-            self._take_topics(name, wrapper.topic_config_table.values())
-        self._keep(
-            address, LiveBroker(name, self._time(), wrapper.data_version, connection, ha_address), cluster
-        )
+        changed = first or self.is_changed(address, version)
+        live = LiveBroker(name, self._time(), _UNKNOWN if changed else version, connection, ha_address)
+        self._keep(address, live, cluster)
+        if changed and broker_id == MASTER_ID:
+            self._routes.begin(name, owner)
+            yield from self._take_topics(address, live, read)
+        live.data_version = version
 
     def check_owner(self, name: str, broker_id: int, address: str, connection: Connection) -> None:
         """Return if the connection may register, or unregister, the broker.
@@ -185,6 +197,7 @@ class RouteTable:
             self._cluster_shares.count(1, owner)
             self._cluster_owners[cluster] = owner
         self._clusters.setdefault(cluster, set()).add(name)
+        self._clusters_of.setdefault(name, set()).add(cluster)
 
     def _keep(self, address: str, live: LiveBroker, cluster: str) -> None:
         former = self._live.get(address)
@@ -192,9 +205,11 @@ class RouteTable:
             _log.info("broker %s of cluster %s registered at %s", live.name, cluster, address)
         else:
             self._broker_shares.count(-1, former.connection.counted_as)
+            self._forget_connection(address, former.connection)
             if former.host == live.host:
                 live.refused = former.refused
         self._broker_shares.count(1, live.connection.counted_as)
+        self._by_connection.setdefault(live.connection, {})[address] = None
         self._live[address] = live
 
     def master_of(self, name: str) -> tuple[str, LiveBroker] | None:
@@ -217,19 +232,35 @@ class RouteTable:
             self._remove(address)
 
     def connection_closed(self, connection: Connection) -> None:
-        """Forget the brokers that registered over the connection."""
-        for address in [a for a, live in self._live.items() if live.connection is connection]:
-            _log.info("broker %s at %s removed: its connection closed", self._live[address].name, address)
-            self._remove(address)
+        """Forget the brokers that registered over the connection, in steps."""
+        self._background.add("brokers of a closed connection are removed", self._forget_all(connection))
 
-    def remove_silent(self, seconds: float) -> list[Connection]:
-        """Forget brokers that did not register for so long; return their connections, to be closed."""
+    def _forget_all(self, connection: Connection) -> Generator[None, None, None]:
+        for address in list(self._by_connection.get(connection, ())):
+            live = self._live.get(address)
+            if live is not None and live.connection is connection:
+                _log.info("broker %s at %s removed: its connection closed", live.name, address)
+                self._remove(address)
+            yield
+
+    def remove_silent(self, seconds: float) -> Generator[None, None, list[Connection]]:
+        """Forget brokers that did not register for so long, in steps; return their connections, to be closed."""
         limit = self._time() - seconds
-        silent = {address: live for address, live in self._live.items() if live.seen < limit}
-        for address, live in silent.items():
-            _log.warning("broker %s at %s removed: silent for more than %g s", live.name, address, seconds)
-            self._remove(address)
-        return [live.connection for live in silent.values()]
+        silent: list[Connection] = []
+        for address, live in list(self._live.items()):
+            if live.seen < limit and self._live.get(address) is live:
+                _log.warning(
+                    "broker %s at %s removed: silent for more than %g s", live.name, address, seconds
+                )
+                self._remove(address)
+                silent.append(live.connection)
+            yield
+        return silent
+
+    def stop(self) -> None:
+        """Do no more work in the background."""
+        self._background.stop()
+        self._routes.stop()
 
     def data_version(self, address: str) -> DataVersion | None:
         """Return the version of the topics that the broker at the address last registered."""
@@ -249,34 +280,27 @@ class RouteTable:
 
     def route(self, topic: str) -> TopicRouteData | None:
         """Return where the topic is, or None when no living broker has it."""
-        queues = self._topics.get(topic, {})
-        brokers = [self._brokers[name] for name in queues if name in self._brokers]
-        if not brokers:
+        queues = [data for data in self._routes.queues(topic) if data.broker_name in self._brokers]
+        if not queues:
             return None
-        return TopicRouteData(queue_datas=list(queues.values()), broker_datas=brokers)
+        return TopicRouteData(
+            queue_datas=queues, broker_datas=[self._brokers[data.broker_name] for data in queues]
+        )
 
     def cluster_info(self) -> ClusterInfo:
         """Return all brokers and clusters."""
         return ClusterInfo(
-            broker_addr_table=self._brokers,
+            broker_addr_table=dict(self._brokers),
             cluster_addr_table={cluster: set(names) for cluster, names in self._clusters.items()},
         )
 
-    def topics(self, cluster: str | None = None) -> list[str]:
-        """Return the names of all topics, or of those that a broker of the cluster has."""
-        if cluster is None:
-            return list(self._topics)
-        names = self._clusters.get(cluster, set())
-        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+    def topics(self, cluster: str | None = None) -> Iterator[str | None]:
+        """Yield the names of all topics, or of those that a broker of the cluster has; None is a pause."""
+        return self._routes.topics(None if cluster is None else self._clusters.get(cluster, set()))
 
-    def topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> list[str]:
-        """Return the topics whose unit flags are as asked; None asks for nothing."""
-
-        def matches(queues: dict[str, QueueData]) -> bool:
-            flags = next(iter(queues.values())).topic_sys_flag
-            return unit in (None, bool(flags & UNIT_FLAG)) and unit_sub in (None, bool(flags & UNIT_SUB_FLAG))
-
-        return [topic for topic, queues in self._topics.items() if queues and matches(queues)]
+    def topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> Iterator[str | None]:
+        """Yield the topics whose unit flags are as asked, of which None asks for nothing; None is a pause."""
+        return self._routes.topics_with_flags(unit=unit, unit_sub=unit_sub)
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Return the topics every cluster and broker has by its name, and one broker's address."""
@@ -286,61 +310,45 @@ class RouteTable:
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Forget the topic, everywhere or on the brokers of one cluster, until it is registered again."""
-        queues = self._topics.get(topic, {})
-        for name in list(queues) if cluster is None else self._clusters.get(cluster, set()):
-            self._drop_route(topic, name)
-        self._drop_empty([topic])
+        if cluster is None:
+            self._routes.drop_topic(topic)
+        else:
+            for name in self._clusters.get(cluster, set()):
+                self._routes.drop(name, topic)
 
-    def wipe_write_perm(self, name: str) -> int:
-        """Take the write permission from the broker's topics; return how many it has."""
-        return self._set_perm(name, lambda perm: perm & ~WRITE)
+    def wipe_write_perm(self, name: str) -> Generator[None, None, int]:
+        """Take the write permission from the broker's topics, in steps; return how many it has."""
+        return self._routes.change_perm(name, lambda perm: perm & ~WRITE)
 
-    def add_write_perm(self, name: str) -> int:
-        """Make the broker's topics readable and writable; return how many it has."""
-        return self._set_perm(name, lambda _: READ | WRITE)
+    def add_write_perm(self, name: str) -> Generator[None, None, int]:
+        """Make the broker's topics readable and writable, in steps; return how many it has."""
+        return self._routes.change_perm(name, lambda _: READ | WRITE)
 
-    def _set_perm(self, name: str, change: Callable[[int], int]) -> int:
-        found = [queues[name] for queues in self._topics.values() if name in queues]
-        for queue_data in found:
-            queue_data.perm = change(queue_data.perm)
-        return len(found)
-
-    def _take_topics(self, name: str, configs: Iterable[TopicConfig]) -> None:
-        listed = set()
+    def _take_topics(
+        self, address: str, live: LiveBroker, told: Iterable[Registered]
+    ) -> Generator[None, None, None]:
+        """Take the topics that a broker tells, as long as it lives."""
+        listed: set[str] = set()
         left_out = 0
-        owner = self._owners[name]
-        for config in configs:
-            listed.add(config.topic_name)
-            is_new = name not in self._topics.get(config.topic_name, ())
-            if is_new and (self._routes >= MAX_ROUTES or not self._route_shares.room(owner)):
-                left_out += 1
-                continue
-            data = QueueData(
-                broker_name=name,
-                read_queue_nums=config.read_queue_nums,
-                write_queue_nums=config.write_queue_nums,
-                perm=config.perm,
-                topic_sys_flag=config.topic_sys_flag,
-            )
-            queues = self._topics.setdefault(config.topic_name, {})
-            known = queues.get(name)
-            if known != data:
-                _log.debug("topic %s: %s", config.topic_name, data)
-                queues[name] = data
-                if is_new:
-                    self._routes += 1
-                    self._route_shares.count(1, owner)
+        for item in told:
+            if self._live.get(address) is not live:  # gone, or registered anew, meanwhile
+                return
+            if isinstance(item, TopicConfig):
+                listed.add(item.topic_name)
+                left_out += not self._routes.put(live.name, item)
+            yield
         if left_out:
             _log.warning(
                 "%d topics of broker %s get no route: there are %d, of which one host's brokers have at most %d",
-                left_out, name, MAX_ROUTES, self._route_shares.share,
+                left_out, live.name, MAX_ROUTES, self._routes.share,
             )  # fmt: skip
         if self.forget_missing_topics:
-            self._forget(name, [topic for topic in self._topics if topic not in listed])
+            yield from self._routes.keep_only(live.name, listed)
 
     def _remove(self, address: str) -> None:
         live = self._live.pop(address)
         self._broker_shares.count(-1, live.connection.counted_as)
+        self._forget_connection(address, live.connection)
         broker = self._brokers.get(live.name)
         if broker is None:
             return
@@ -349,30 +357,34 @@ class RouteTable:
         if not broker.broker_addrs:
             del self._brokers[live.name]
             self._leave_clusters(live.name)
-            self._forget(live.name, list(self._topics))
-            del self._owners[live.name]
+            self._routes.forget(live.name)
+
+    def _forget_connection(self, address: str, connection: Connection) -> None:
+        addresses = self._by_connection.get(connection, {})
+        addresses.pop(address, None)
+        if not addresses:
+            self._by_connection.pop(connection, None)
 
     def _leave_clusters(self, name: str) -> None:
-        for cluster, names in list(self._clusters.items()):
+        for cluster in self._clusters_of.pop(name, ()):
+            names = self._clusters[cluster]
             names.discard(name)
             if not names:
                 del self._clusters[cluster]
                 self._cluster_shares.count(-1, self._cluster_owners.pop(cluster))
 
-    def _forget(self, name: str, topics: list[str]) -> None:
-        for topic in topics:
-            self._drop_route(topic, name)
-        self._drop_empty(topics)
 
-    def _drop_route(self, topic: str, name: str) -> None:
-        if self._topics.get(topic, {}).pop(name, None) is not None:
-            self._routes -= 1
-            self._route_shares.count(-1, self._owners[name])
+def _version(name: str, read: Iterator[Registered]) -> Generator[None, None, DataVersion]:
+    """Return the version of a broker's topics, which comes before them.
 
-    def _drop_empty(self, topics: Iterable[str]) -> None:
-        for topic in topics:
-            if not self._topics.get(topic, True):
-                del self._topics[topic]
+    Raises:
+        RemoteProtocolError: There is none.
+    """
+    for item in read:
+        if isinstance(item, DataVersion):
+            return item
+        yield
+    raise RemoteProtocolError(f"broker {name} registers without the version of its topics")
 
 
 def _host(connection: Connection) -> str:

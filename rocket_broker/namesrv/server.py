@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from rocket_broker.loop_steps import run_in_steps
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import BROKER_EXPIRY_SECONDS, RouteTable
@@ -82,10 +83,12 @@ class NameServer:
         if self._server is not None:
             self._dispatcher.stop()
             await self._server.close()
+            self.routes.stop()
             self._server = None
 
     async def _remove_silent_brokers(self) -> None:
         while True:
             await asyncio.sleep(self.settings.scan_not_active_broker_interval / 1000)
-            for connection in self.routes.remove_silent(BROKER_EXPIRY_SECONDS):
+            removing = self.routes.remove_silent(BROKER_EXPIRY_SECONDS)
+            for connection in await run_in_steps("silent brokers are looked for", removing):
                 connection.abort("no registration")  # a dead peer would never read what is still unwritten

@@ -59,6 +59,7 @@ from rocket_remoting.bodies.json_body import (
     encode_body,
 )
 from rocket_remoting.bodies.long_body import Entries, Items, Later, LongBody, encode_in_pieces
+from rocket_remoting.bodies.registration import Registered, read_registration
 from rocket_remoting.bodies.routing import (
     BrokerData,
     BrokerMemberGroup,
@@ -72,7 +73,6 @@ from rocket_remoting.bodies.routing import (
     TopicFilterType,
     TopicList,
     TopicRouteData,
-    decode_register_broker_body,
     encode_register_broker_body,
     register_broker_blocks,
 )
@@ -127,6 +127,7 @@ __all__ = [
     "QueueData",
     "QueueTimeSpan",
     "RegisterBrokerBody",
+    "Registered",
     "ResetOffsetBody",
     "ResetOffsetBodyForC",
     "SubscriptionData",
@@ -142,9 +143,9 @@ __all__ = [
     "TopicStatsTable",
     "UnlockBatchRequestBody",
     "decode_body",
-    "decode_register_broker_body",
     "encode_body",
     "encode_in_pieces",
     "encode_register_broker_body",
+    "read_registration",
     "register_broker_blocks",
 ]

@@ -7,13 +7,10 @@ from enum import StrEnum
 
 import msgspec
 
-from rocket_remoting.bodies.json_body import Body, KeyedBody, decode_body, encode_body
-from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.bodies.json_body import Body, KeyedBody, encode_body
 from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
 
 _INT = struct.Struct(">i")
-_UNPACKED_LIMIT = 64 * 1024 * 1024
-_MOST_TOPICS = 500_000
 
 
 class TopicFilterType(StrEnum):
@@ -62,10 +59,10 @@ class TopicConfig(Body, kw_only=True, omit_defaults=False):
 
 
 class TopicConfigSerializeWrapper(Body, kw_only=True):
-    """A broker's topics; also ``config/topics.json``."""
+    """A broker's topics; also ``config/topics.json``. As in Java's JSON the version comes first."""
 
-    topic_config_table: dict[str, TopicConfig]
     data_version: DataVersion
+    topic_config_table: dict[str, TopicConfig]
 
 
 class RegisterBrokerBody(Body, kw_only=True):
@@ -165,59 +162,5 @@ def register_broker_blocks(
     yield _as_block(msgspec.json.encode(filter_servers))
 
 
-def decode_register_broker_body(data: bytes | memoryview, *, compressed: bool = False) -> RegisterBrokerBody:
-    """What `encode_register_broker_body` or Apache's broker has written.
-
-    Raises:
-        RemoteProtocolError: It cannot be read.
-    """
-    if not compressed:
-        return decode_body(data, RegisterBrokerBody)
-    unpacker = zlib.decompressobj()
-    try:
-        unpacked = unpacker.decompress(data, _UNPACKED_LIMIT)
-        version_json, position = _block(unpacked, 0)
-        (number,) = _INT.unpack_from(unpacked, position)
-        position += _INT.size
-        if number > _MOST_TOPICS:
-            raise ValueError(f"{number} topics, at most {_MOST_TOPICS} are read")
-        table: dict[str, TopicConfig] = {}
-        for _ in range(number):
-            text, position = _block(unpacked, position)
-            config = _parse_topic_config(text.decode())
-            table[config.topic_name] = config
-        servers_json, _ = _block(unpacked, position)
-        servers = msgspec.json.decode(servers_json, type=list[str] | None) or []
-    except (zlib.error, struct.error, msgspec.MsgspecError, ValueError) as error:
-        raise RemoteProtocolError(f"a compressed RegisterBrokerBody of {len(data)} bytes: {error}") from None
-    version = decode_body(version_json, DataVersion)
-    wrapper = TopicConfigSerializeWrapper(topic_config_table=table, data_version=version)
-    return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper, filter_server_list=servers)
-
-
 def _as_block(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
-
-
-def _block(data: bytes, position: int) -> tuple[bytes, int]:
-    (length,) = _INT.unpack_from(data, position)
-    end = position + _INT.size + length
-    if length < 0 or end > len(data):
-        raise ValueError(f"a block of {length} bytes at {position} of {len(data)}")
-    return data[position + _INT.size : end], end
-
-
-def _parse_topic_config(text: str) -> TopicConfig:
-    fields = text.split(" ", 5)
-    if len(fields) < 5:
-        raise ValueError(f"a topic's settings with {len(fields)} of 5 fields: {text[:80]!r}")
-    return TopicConfig(
-        topic_name=fields[0],
-        read_queue_nums=int(fields[1]),
-        write_queue_nums=int(fields[2]),
-        perm=int(fields[3]),
-        topic_filter_type=TopicFilterType(fields[4]),
-        attributes=msgspec.json.decode(fields[5], type=dict[str, str])
-        if len(fields) > 5 and fields[5]
-        else {},
-    )

@@ -16,12 +16,13 @@ from rocket_remoting.bodies import (
     HeartbeatData,
     LockBatchRequestBody,
     LockBatchResponseBody,
+    TopicConfig,
     TopicRouteData,
     TopicStatsTable,
     UnlockBatchRequestBody,
     decode_body,
-    decode_register_broker_body,
     encode_body,
+    read_registration,
 )
 from rocket_remoting.command import HeaderEncoding, RemotingCommand
 from rocket_remoting.ext_fields import Header, to_fields
@@ -192,8 +193,8 @@ def test_register_broker_body(frame: dict[str, Any]) -> None:
     """A broker's report of its topics can be read, packed or not."""
     command = decode(frame)
     header = command.header(RegisterBrokerRequestHeader)
-    body = decode_register_broker_body(command.body, compressed=header.compressed)
-    assert "TBW102" in body.topic_config_serialize_wrapper.topic_config_table
+    told = read_registration(bytes(command.body), compressed=header.compressed)
+    assert "TBW102" in {item.topic_name for item in told if isinstance(item, TopicConfig)}
 
 
 @pytest.mark.parametrize("frame", golden("pull-found-response"))

@@ -1,0 +1,162 @@
+"""Which topics each broker has, and with which queues and permissions: by topic and by broker.
+
+A broker that goes may have fifty thousand topics. It is out of all routes at once; what is left of it in `_topics` is
+removed in steps.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Generator, Iterator
+
+from rocket_broker.loop_steps import BackgroundSteps
+from rocket_broker.shares import Shares
+from rocket_remoting.bodies import QueueData, TopicConfig
+
+__all__ = ["MAX_ROUTES", "TopicRoutes"]
+
+_log = logging.getLogger(__name__)
+
+MAX_ROUTES = 1_000_000
+"""Topics of brokers: each takes some 400 bytes. Those of one host's brokers are a quarter of them at most."""
+
+UNIT_FLAG = 1
+UNIT_SUB_FLAG = 1 << 1
+
+
+class _OfBroker:
+    """The topics of one broker, and whose share they count to."""
+
+    __slots__ = ("owner", "topics")
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.topics: dict[str, None] = {}
+
+
+class TopicRoutes:
+    """The topics of all brokers."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        # What is in _topics counts only if it is here too: the rest is of a broker that went.
+        self._brokers: dict[str, _OfBroker] = {}
+        self._count = 0
+        self._shares = Shares("topics of brokers", lambda: MAX_ROUTES)
+        self._background = BackgroundSteps()
+
+    @property
+    def share(self) -> int:
+        """How many topics the brokers of one host may have."""
+        return self._shares.share
+
+    def begin(self, broker: str, owner: str) -> None:
+        """Let a broker have topics, which count to the owner's share; nothing happens if it has some."""
+        self._brokers.setdefault(broker, _OfBroker(owner))
+
+    def put(self, broker: str, config: TopicConfig) -> bool:
+        """Let a broker have a topic; return whether there is room for it."""
+        mine, topic = self._brokers[broker], config.topic_name
+        if topic not in mine.topics:
+            if self._count >= MAX_ROUTES or not self._shares.room(mine.owner):
+                return False
+            self._count += 1
+            self._shares.count(1, mine.owner)
+            mine.topics[topic] = None
+        data = QueueData(
+            broker_name=broker,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_sys_flag=config.topic_sys_flag,
+        )
+        queues = self._topics.setdefault(topic, {})
+        if queues.get(broker) != data:
+            _log.debug("topic %s: %s", topic, data)
+            queues[broker] = data
+        return True
+
+    def queues(self, topic: str) -> list[QueueData]:
+        """Return what each broker has of the topic."""
+        return [data for broker, data in self._topics.get(topic, {}).items() if self._has(broker, topic)]
+
+    def keep_only(self, broker: str, topics: Collection[str]) -> Generator[None, None, None]:
+        """Forget all topics of a broker but these, in steps."""
+        for topic in list(self._brokers[broker].topics):
+            if topic not in topics:
+                self.drop(broker, topic)
+            yield
+
+    def drop(self, broker: str, topic: str) -> None:
+        """Forget a broker's topic, if it has it."""
+        mine = self._brokers.get(broker)
+        if mine is not None and topic in mine.topics:
+            del mine.topics[topic]
+            self._count -= 1
+            self._shares.count(-1, mine.owner)
+            self._remove(broker, topic)
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget a topic, whoever has it."""
+        for broker in list(self._topics.get(topic, ())):
+            self.drop(broker, topic)
+
+    def forget(self, broker: str) -> None:
+        """Forget all topics of a broker: it went."""
+        gone = self._brokers.pop(broker, None)
+        if gone is not None:
+            self._count -= len(gone.topics)
+            self._shares.count(-len(gone.topics), gone.owner)
+            self._background.add("routes of a broker are removed", self._clear(broker, gone))
+
+    def change_perm(self, broker: str, change: Callable[[int], int]) -> Generator[None, None, int]:
+        """Change the permission of a broker's topics, in steps; return how many it has."""
+        mine = self._brokers.get(broker)
+        topics = list(mine.topics) if mine is not None else []
+        for topic in topics:
+            data = self._topics.get(topic, {}).get(broker)
+            if data is not None and self._has(broker, topic):
+                data.perm = change(data.perm)
+            yield
+        return len(topics)
+
+    def topics(self, brokers: Collection[str] | None = None) -> Iterator[str | None]:
+        """Yield the topics of these brokers, or of all; None in between is a pause."""
+        for topic in list(self._topics):
+            found = self._topics.get(topic, ())
+            wanted = any(
+                self._has(broker, topic) and (brokers is None or broker in brokers) for broker in found
+            )
+            yield topic if wanted else None
+
+    def topics_with_flags(self, *, unit: bool | None, unit_sub: bool | None) -> Iterator[str | None]:
+        """Yield the topics whose unit flags are as asked, of which None asks for nothing; None is a pause."""
+        for topic in self.topics():
+            first = next(iter(self.queues(topic)), None) if topic is not None else None
+            flags = first.topic_sys_flag if first is not None else 0
+            matches = unit in (None, bool(flags & UNIT_FLAG)) and unit_sub in (
+                None,
+                bool(flags & UNIT_SUB_FLAG),
+            )
+            yield topic if first is not None and matches else None
+
+    def stop(self) -> None:
+        """Do no more work in the background."""
+        self._background.stop()
+
+    def _has(self, broker: str, topic: str) -> bool:
+        mine = self._brokers.get(broker)
+        return mine is not None and topic in mine.topics
+
+    def _clear(self, broker: str, gone: _OfBroker) -> Generator[None, None, None]:
+        for topic in gone.topics:
+            if not self._has(broker, topic):  # else the broker came back with it
+                self._remove(broker, topic)
+            yield
+
+    def _remove(self, broker: str, topic: str) -> None:
+        queues = self._topics.get(topic, {})
+        queues.pop(broker, None)
+        if not queues:
+            self._topics.pop(topic, None)
+
+    def __repr__(self) -> str:
+        return f"TopicRoutes({self._count} topics of {len(self._brokers)} brokers)"
