@@ -19,11 +19,10 @@ from rocket_remoting.codes import ResponseCode
 
 __all__ = ["MAX_PENDING", "PendingHalves"]
 
-MAX_PENDING = 400_000
-"""Half messages without an end. Each costs some 40 µs in each round of checks, one a minute, so 400,000 take a quarter
-of a processor. One producer group, and one address, has a quarter of them: an application whose transactions all end by
-the first check may begin 1,600 a second."""
-
+MAX_PENDING = 200_000
+"""Half messages without an end. A check of one takes some 0.1 ms, so a round of checks, one a minute, takes a third of
+a processor at most. One producer group, and one address, has a quarter of them: an application may begin 800 a second,
+none of which ends before its first check, and delays the checks of others by six seconds."""
 MOST_MOVES = 100_000
 """Half messages stored anew whose earlier offsets are known. Of those beyond, only the latest offset counts."""
 
