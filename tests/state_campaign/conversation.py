@@ -44,6 +44,8 @@ BROKER = "broker-a"
 PRODUCERS = "producers"
 GONE_SECONDS = 200
 """All that clients leave behind has ended by then: locks after 60 s, and silent clients after 120 s."""
+CLEANING_SECONDS = 2.0
+"""Ten files of the log are deleted in a second; until then queues begin with messages that are gone."""
 KEPT = (
     "broker._dispatcher._handlers", "broker._handlers", "broker.compiling", "broker.delays", "broker.filters",
     "broker.groups", "broker.halves", "broker.offsets", "broker.requests", "broker.settings", "broker.statistics",
@@ -244,7 +246,8 @@ class Conversation(RuleBasedStateMachine):
         self.held = waiting
 
     def look_at_queues(self) -> None:
-        """See that all queues hold what was acknowledged."""
+        """See that all queues hold what was acknowledged, when old files that are being deleted are gone."""
+        self.run(asyncio.sleep(CLEANING_SECONDS))
         self.guarded(
             partial(self.model.audit, self.stage.store, self.stage.now, RESERVED_SECONDS, self.stage.kills)
         )

@@ -36,6 +36,7 @@ from tests.state_campaign.conversation import (
     subscriptions,
     topics,
 )
+from tests.state_campaign.model import Sent
 from tests.state_campaign.stage import RESERVED_SECONDS
 
 __all__ = ["Pulling"]
@@ -85,7 +86,8 @@ class Pulling(Conversation):
         if answer.code == OK:
             self.check_pulled(answer, (topic, queue_id), offset, wanted)
         elif wanted == "*" and queue_id < self.model.readable(topic) and answer.remark != "OFFSET_RESET":
-            missed = [n for n in self.model.acknowledged[topic, queue_id] if n >= offset]
+            acknowledged = self.model.acknowledged[topic, queue_id].items()
+            missed = [n for n, sent in acknowledged if n >= offset and self.is_kept(sent)]
             self.require(
                 not missed,
                 "pull finds nothing",
@@ -100,7 +102,7 @@ class Pulling(Conversation):
             all(offset <= n < behind for n in got), "pull", f"from {offset} to {behind}: {sorted(got)}"
         )
         for number, sent in self.model.acknowledged[queue].items():
-            if offset <= number < behind and not wanted.startswith("sql"):
+            if offset <= number < behind and not wanted.startswith("sql") and self.is_kept(sent):
                 fits = wanted == "*" or sent.tag in wanted.split(" || ")
                 self.require(
                     (number in got) == fits,
@@ -144,6 +146,10 @@ class Pulling(Conversation):
 
         self.run(invoke())
 
+    def is_kept(self, sent: Sent) -> bool:
+        """Whether the message is too young to be deleted."""
+        return sent.at > self.stage.now - RESERVED_SECONDS
+
     @step(client=clients, topic=topics, index=st.integers(0, 9))
     def query_by_key(self, *, client: int, topic: str, index: int) -> None:
         """By a key that is one message's own, then by its offset id."""
@@ -157,7 +163,7 @@ class Pulling(Conversation):
         if not sent:
             return
         message = sent[-1 - index % len(sent)]
-        is_kept = message.at > self.stage.now - RESERVED_SECONDS
+        is_kept = self.is_kept(message)
         header = QueryMessageRequestHeader(
             topic=topic,
             key=message.unique_key,
