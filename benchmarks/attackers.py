@@ -7,6 +7,7 @@ Each attack is an asynchronous generator: it prepares, yields, and attacks. All 
 import asyncio
 import contextlib
 import json
+import resource
 import struct
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -305,6 +306,8 @@ async def _occupy(attacker: Attacker, connections: int, data: bytes) -> None:
             _, writer = await attacker.open_socket()
             writers.append(writer)
             writer.write(data)
+    if len(writers) < connections:
+        click.echo(f"only {len(writers)} of {connections} connections were made", err=True)
     await asyncio.sleep(max(0.0, attacker.until - time.monotonic()))
     for writer in writers:
         writer.transport.abort()
@@ -333,6 +336,8 @@ def main(*, name: str, broker: str, name_server: str) -> None:
 
     async def run() -> None:
         attacker = Attacker(broker, name_server)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         attack = ATTACKS[name](attacker)
         await anext(attack)
         print("prepared", flush=True)

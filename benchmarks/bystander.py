@@ -7,6 +7,7 @@ it was due. So a broker that stands still for a second has made a hundred reques
 import asyncio
 import json
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field
 
 import click
@@ -55,13 +56,11 @@ async def watch(address: str, stop: asyncio.Event) -> Record:
     async def pull() -> None:
         await puller.pull(TOPIC, max(0, record.acknowledged - 1))
 
-    async def repeat(
-        request: "asyncio._CoroutineLike[None] | object", times: list[tuple[float, float]]
-    ) -> None:
+    async def repeat(request: Callable[[], Awaitable[None]], times: list[tuple[float, float]]) -> None:
         due = time.monotonic()
         while not stop.is_set():
             await asyncio.sleep(due - time.monotonic())
-            await request()  # type: ignore[operator]
+            await request()
             times.append((due, time.monotonic() - due))
             due += EVERY_SECONDS
 
