@@ -32,11 +32,9 @@ Kafka's largest batch by default."""
 LEGACY_LIMIT: Final = 16 << 20
 """The same of a batch in the formats before Kafka 0.11: all of its records are looked at before the first is read."""
 
-MAX_HEADERS: Final = 10_000
-"""Headers of the largest record that is read: a header may take two bytes, and kafka-python reads all of a record's."""
-
-_LARGE: Final = 8 << 10
-"""Bytes of records whose headers are counted before they are read; a smaller one has no room for many."""
+MAX_HEADERS: Final = 4096
+"""Headers of a record that is read. A header may take two bytes, and kafka-python reads all of a record's at once. A
+record of less than 8 KiB has no room for more, so only those of larger ones are counted before."""
 
 _OFFSET: Final = struct.Struct(">q")
 _START: Final = struct.Struct(">qi")
@@ -60,7 +58,8 @@ _SNAPPY_SIZE: Final = 5
 """Bytes of the size that a block of Snappy begins with, at most."""
 _MORE: Final = 0x80
 """The bit of a varint's byte that says that another one follows."""
-_FIELDS_BEFORE_KEY: Final = 3
+_FIELDS_BEFORE_KEY: Final = 4
+"""Length, attributes, time and offset."""
 _KEY_AND_VALUE: Final = 2
 
 
@@ -91,9 +90,11 @@ class Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python has no an
     def __next__(self) -> Any:
         if self._next_record_index >= self._num_records:
             return super().__next__()  # raises: it has ended, or something is behind its records
-        if self._buffer[self._pos] & _MORE:
-            self._require_few_headers()
+        buffer, at = self._buffer, self._pos
         try:
+            # Its length takes three bytes, so it has 8 KiB or more.
+            if buffer[at] & _MORE and buffer[at + 1] & _MORE:
+                self._require_few_headers()
             record = self._read_msg()
         except (ValueError, IndexError):
             if isinstance(self._buffer, _AnyText):
@@ -115,9 +116,7 @@ class Batch(DefaultRecordBatch):  # type: ignore[misc]  # kafka-python has no an
         """
         buffer = self._buffer
         try:
-            length, at = decode_varint(buffer, self._pos)
-            if length < _LARGE:
-                return
+            at = self._pos
             for _ in range(_FIELDS_BEFORE_KEY):
                 _, at = decode_varint(buffer, at)
             for _ in range(_KEY_AND_VALUE):

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from binders.kafka.batches import Batch, Batches
 from binders.kafka.headers import Record
-from binders.kafka.record_size import PollBudget
+from binders.kafka.record_size import PollBudget, record_size
 from kafka import TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord, Fetcher
 from kafka.errors import UnsupportedCodecError
@@ -35,6 +35,8 @@ __all__ = ["Unreadable", "bound_polls", "read_all"]
 log = logging.getLogger(__name__)
 
 _NO_TIMESTAMP: Final = -1
+_FEW_HEADERS: Final = 32
+"""Of a record with more, a poll counts what they take in memory, too: they may have no bytes at all."""
 _LIBRARIES: Final = {
     DefaultRecordBatch.CODEC_SNAPPY: "python-snappy",
     DefaultRecordBatch.CODEC_LZ4: "lz4",
@@ -81,7 +83,7 @@ def bound_polls(fetcher: Fetcher, budget: PollBudget) -> None:
     def append_within_budget(drained: object, part: object, max_records: int, update_offsets: bool) -> int:
         count: int = append(drained, part, max_records, update_offsets)
         # Whoever polls asks for further records until there are as many as it wanted.
-        return max_records if budget.is_spent else count
+        return count if budget.left > 0 else max_records
 
     fetcher._append = append_within_budget
 
@@ -142,15 +144,19 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # as a
         """Return the next records, as many as the poll may bring."""
         self._maybe_raise_next_inline_exception()
         records: list[Record] = []
+        end = self.bytes_read + self._budget.left
         try:
             for record in islice(self.record_iterator, n):
                 records.append(record)
-                if not self._budget.spend(record):
+                if len(record.headers) > _FEW_HEADERS:
+                    end -= record_size(record)
+                if self.bytes_read >= end:
                     break
         except Exception as error:
             if not records:
                 raise
             self._next_inline_exception = error  # as kafka-python: the next call raises it
+        self._budget.left = end - self.bytes_read
         return records
 
     def _unpack_records(self, partition: TopicPartition, batches: Batches, *more: Any) -> Iterator[Record]:

@@ -169,13 +169,20 @@ def test_a_poll_brings_as_many_records_as_its_budget_allows() -> None:
     assert [value for each in taken for value in each] == [b"%d" % number for number in range(9)]
 
 
+def test_headers_without_bytes_count_for_a_poll() -> None:
+    """They take memory."""
+    many = records(*[RawRecord(b"x", headers=[(b"", b"")] * 4000)] * 100)
+    found = fetched(batch(many, 100), 100, PollBudget(2 * MIB))
+    assert len(found.take(500)) < 10
+
+
 def test_a_poll_ends_when_its_budget_is_spent() -> None:
     """kafka-python asks for records until it has as many as it wanted."""
     budget = PollBudget(MIB)
     fetcher = SimpleNamespace(_append=lambda drained, part, most, update: 1)
     bound_polls(fetcher, budget)
     assert fetcher._append({}, None, 500, True) == 1
-    budget.spend(SimpleNamespace(key=None, value=bytes(MIB), headers=[]))
+    budget.left -= MIB
     assert fetcher._append({}, None, 500, True) == 500
     budget.begin()
     assert fetcher._append({}, None, 500, True) == 1
