@@ -8,7 +8,7 @@ import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import click
@@ -20,10 +20,15 @@ from rocket_broker.schedule.timer_store import odd_files
 from rocket_broker.settings import SMALL_STORE, BrokerSettings
 from rocket_broker.store.errors import StoreError
 from rocket_broker.store.files import OsFileSystem
+from rocket_broker.store.gap import is_gap
 from rocket_broker.store.index_file import file_size
-from rocket_broker.store.repair import GAP_TOPIC, RepairReport, repair
+from rocket_broker.store.layout import StoreLayout
+from rocket_broker.store.log_scan import Damage, read_log
+from rocket_broker.store.repair import RepairPlan, plan_repair, repair
 from rocket_broker.store.settings import StoreSettings
-from rocket_broker.store.survey import Damage, StoreLayout, Survey, read_log, survey
+from rocket_broker.store.survey import Survey
+from rocket_broker.store.surveyor import survey
+from rocket_broker.store_report import damage_sentence, print_plan, print_repair, print_survey
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.errors import RemoteProtocolError
@@ -37,7 +42,6 @@ __all__ = ["store"]
 _DEFAULT = ".streamkit"
 _DAMAGED = 1
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
-_SHOWN = 10
 _ENTRIES_A_SLOT = 4
 _REPORT_EVERY = 1 << 20
 
@@ -70,13 +74,13 @@ def verify(*, path: Path, config: Path | None, as_json: bool) -> None:
     a broker cuts off a torn end, and makes the entries of the last messages.
     """
     with _clear_errors():
-        layout, settings, timers, exists = _layout(path, config)
-        with _lock(settings, if_possible=True):
-            found = _survey(layout, settings, timers, exists)
+        opened = _open(path, config)
+        with _lock(opened.settings):
+            found = opened.survey()
     if as_json:
-        click.echo(json.dumps({**asdict(found), "sound": found.is_sound}, indent=1))
+        _echo_json(_as_dict(found))
     else:
-        _print_survey(layout, found)
+        print_survey(opened.layout.root, found)
     if not found.is_sound:
         sys.exit(_DAMAGED)
 
@@ -104,17 +108,17 @@ def dump(  # each option is one of the command's
     A body that is UTF-8 stands in "body", any other one in "bodyBase64". A broker may have the store open.
     """
     with _clear_errors():
-        layout, *_ = _layout(path, config)
+        layout = _open(path, config).layout
         written = 0
         for item in read_log(layout):
             if limit is not None and written >= limit:
                 break
             if isinstance(item, Damage):
-                click.echo(f"Warning: {_sentence(item)}", err=True)
+                click.echo(f"Warning: {damage_sentence(item)}", err=True)
                 continue
             record, data = item
             if (
-                record.topic == GAP_TOPIC
+                is_gap(record)
                 or (topic is not None and record.topic != topic)
                 or (queue_id is not None and record.queue_id != queue_id)
                 or record.queue_offset < offset
@@ -127,47 +131,135 @@ def dump(  # each option is one of the command's
                 written += 1
 
 
-@store.command(name="repair", short_help="Step over damaged bytes, and make queues and index anew.")
+@store.command(name="repair", short_help="Say what a repair would do, or do it.")
 @_path
 @_config
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--apply", "applies", is_flag=True, help="Repair the store. Without this, nothing is changed.")
+@click.option("--yes", is_flag=True, help="With --apply: do not ask.")
 @_as_json
-def repair_command(*, path: Path, config: Path | None, yes: bool, as_json: bool) -> None:
-    """Step over damaged bytes of the log, and make queues and index anew from it.
+def repair_command(*, path: Path, config: Path | None, applies: bool, yes: bool, as_json: bool) -> None:
+    """Say what a repair of the store would do; with --apply, do it.
 
-    What was there before is kept in a directory before-repair-<time>. Messages in damaged bytes are lost, the others
-    keep their queue offsets.
+    A repair steps over damaged bytes of the log, and makes queues and index anew from it. What was there before is kept
+    in a directory before-repair-<time>. Messages in damaged bytes are lost, the others keep their queue offsets, and
+    messages of deleted topics stay deleted.
+
+    Without --apply the exit status is 1 if there is something to repair. With --apply it is 1 if the store has not been
+    repaired, or is not sound afterwards.
     """
     with _clear_errors():
-        layout, settings, timers, exists = _layout(path, config)
-        with _lock(settings):
-            found = _survey(layout, settings, timers, exists)
-        if config is None and _tells_no_size(layout) and found.foreign_entries:
-            raise StoreError(
-                f"{layout.log[0]} was cut short to {layout.log_file_size} bytes, and no other file tells its size: "
-                "give the broker's settings by -c, or a file with the line mappedFileSizeCommitLog=…"
-            )
+        opened = _open(path, config)
+        if applies:
+            is_sound = _repair(opened, path, config, asks=not yes, as_json=as_json)
+        else:
+            is_sound = _tell_repair(opened, path, config, as_json=as_json)
+    if not is_sound:
+        sys.exit(_DAMAGED)
+
+
+def _tell_repair(opened: "_Opened", path: Path, config: Path | None, *, as_json: bool) -> bool:
+    """Say what a repair would do, and return whether there is nothing to repair."""
+    with _lock(opened.settings):
+        found = opened.survey()
+    plan = _plan(opened, found, has_config=config is not None)
+    if as_json:
+        _echo_json({"applied": False, "plan": asdict(plan)})
+    else:
+        print_survey(opened.layout.root, found)
+        print_plan(plan, is_sound=found.is_sound)
+        command = f"streamkit store repair {path}{f' -c {config}' if config else ''} --apply"
+        click.echo(f"Nothing has been changed. To do this: {command}")
+    return found.is_sound
+
+
+def _repair(opened: "_Opened", path: Path, config: Path | None, *, asks: bool, as_json: bool) -> bool:
+    """Repair the store, and return whether it is sound then. From the survey on, no broker can open the store."""
+    lock = OsFileSystem().lock(opened.settings.lock_path)
+    try:
+        found = opened.survey()
+        plan = _plan(opened, found, has_config=config is not None)
         if not as_json:
-            _print_survey(layout, found)
-        if not yes:
+            print_survey(opened.layout.root, found)
+            print_plan(plan, is_sound=found.is_sound)
+        if asks:
             anyway = "Make its queues and index anew all the same?"
             click.confirm(anyway if found.is_sound else "Repair it?", abort=True, err=True)
-        logging.getLogger("rocket_broker.store").setLevel(logging.ERROR)  # it is told below
-        report = asyncio.run(repair(layout, settings, found.damages, SystemClock(), exists))
-        if found.short_timer_files:
-            with _lock(settings):
-                _put_aside(timers, report.kept_in)
+    except BaseException:
+        lock.release()
+        raise
+    logging.getLogger("rocket_broker.store").setLevel(logging.ERROR)  # told below
+    kept_in = asyncio.run(repair(opened.layout, opened.settings, plan, SystemClock(), lock))
+    opened = _open(path, config)
+    with _lock(opened.settings):
+        after = opened.survey()
     if as_json:
-        told = {"keptIn": str(report.kept_in), "gaps": report.gaps, "files": report.files}
-        click.echo(json.dumps({**told, "recovery": asdict(report.recovery)}, indent=1))
+        report = {"applied": True, "plan": asdict(plan), "kept_in": str(kept_in), "after": _as_dict(after)}
+        _echo_json(report)
     else:
-        _print_repair(report)
+        print_repair(after, kept_in)
+    return after.is_sound
 
 
-def _layout(
-    path: Path, config: Path | None
-) -> tuple[StoreLayout, StoreSettings, TimerSettings, Callable[[str], bool]]:
-    """Return the store's files, settings with the sizes that they have, and what tells whether a topic exists."""
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A store to look at.
+
+    Attributes:
+        layout: Its files.
+        settings: Settings with the sizes that the files have.
+        timers: Those of its timers.
+        exists: Tells whether a topic exists.
+    """
+
+    layout: StoreLayout
+    settings: StoreSettings
+    timers: TimerSettings
+    exists: Callable[[str], bool]
+
+    def survey(self) -> Survey:
+        """Survey the store, with a bar on a terminal."""
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = Console(stderr=True)
+        columns = TextColumn("reading the log"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+        log, settings = self.layout.log, self.settings
+        first = int(log[0].name) if log else 0
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("", total=len(log) * self.layout.log_file_size)
+            progress = _rarely(lambda offset: bar.update(task, completed=offset - first))
+            index_file_size = file_size(settings.max_hash_slot_num, settings.max_index_num)
+            found = survey(self.layout, progress, self.exists, index_file_size)
+        found.short_timer_files = list(map(str, odd_files(self.timers)))
+        return found
+
+
+def _plan(opened: _Opened, found: Survey, *, has_config: bool) -> RepairPlan:
+    """Return what a repair does.
+
+    Raises:
+        StoreError: That cannot be known without the broker's settings, or a repaired store would not open.
+    """
+    layout = opened.layout
+    if not has_config and _tells_no_size(layout) and (found.foreign_entries or found.log_short_of):
+        raise StoreError(
+            f"{layout.log[0]} was cut short to {layout.log_file_size} bytes, and no other file tells its size: "
+            "give the broker's settings by -c, or a file with the line mappedFileSizeCommitLog=…"
+        )
+    timers = [opened.timers.wheel_path, opened.timers.log_path] if found.short_timer_files else []
+    return plan_repair(layout, opened.settings, found, timers)
+
+
+def _echo_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=1))
+
+
+def _as_dict(found: Survey) -> dict[str, object]:
+    return {**asdict(found), "sound": found.is_sound}
+
+
+def _open(path: Path, config: Path | None) -> _Opened:
+    """Find a store's files, with settings that have the sizes of the files, or those of a settings file."""
     if config is not None:
         entries = read_properties(config)
         if path != Path(_DEFAULT):
@@ -189,9 +281,11 @@ def _layout(
         wanted = BrokerSettings.from_entries(entries_of(keys, "streamkit store"))
     settings = wanted.store_settings()
     layout = StoreLayout.of(settings.root, settings.commit_log_dir)
-    if config is not None and _tells_no_size(layout):
-        layout = replace(layout, log_file_size=settings.mapped_file_size_commit_log)
-    return layout, settings, wanted.timer_settings(), _exists(wanted)
+    if config is not None:
+        layout = replace(layout, queue_file_size=settings.mapped_file_size_consume_queue)
+        if _tells_no_size(layout):
+            layout = replace(layout, log_file_size=settings.mapped_file_size_commit_log)
+    return _Opened(layout, settings, wanted.timer_settings(), _exists(wanted))
 
 
 def _index_keys(layout: StoreLayout) -> dict[str, str]:
@@ -202,13 +296,6 @@ def _index_keys(layout: StoreLayout) -> dict[str, str]:
         if slots > 0 and not rest:
             return {"maxHashSlotNum": str(slots), "maxIndexNum": str(slots * _ENTRIES_A_SLOT)}
     return {}
-
-
-def _put_aside(timers: TimerSettings, directory: Path) -> None:
-    """Move the timers' files away: the broker makes others from the messages (`timer_store`)."""
-    for path in (timers.wheel_path, timers.log_path):
-        if path.exists():
-            path.rename(directory / path.name)
 
 
 def _tells_no_size(layout: StoreLayout) -> bool:
@@ -232,12 +319,12 @@ def _exists(settings: BrokerSettings) -> Callable[[str], bool]:
 
 
 @contextmanager
-def _lock(settings: StoreSettings, *, if_possible: bool = False) -> Iterator[None]:
-    """Keep brokers out meanwhile; ``if_possible``, where this process may write to the store."""
+def _lock(settings: StoreSettings) -> Iterator[None]:
+    """Keep brokers out meanwhile, where this process may write to the store."""
     try:
         lock = OsFileSystem().lock(settings.lock_path)
     except OSError as e:
-        if not if_possible or e.errno not in _READ_ONLY:
+        if e.errno not in _READ_ONLY:
             raise
         problem = (
             f"{settings.lock_path}: {e.strerror}, so it is not known whether a broker has the store open"
@@ -251,25 +338,6 @@ def _lock(settings: StoreSettings, *, if_possible: bool = False) -> Iterator[Non
         lock.release()
 
 
-def _survey(
-    layout: StoreLayout, settings: StoreSettings, timers: TimerSettings, exists: Callable[[str], bool]
-) -> Survey:
-    """Survey the store, with a bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = TextColumn("reading the log"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    first = int(layout.log[0].name) if layout.log else 0
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("", total=len(layout.log) * layout.log_file_size)
-        progress = _rarely(lambda offset: bar.update(task, completed=offset - first))
-        index_file_size = file_size(settings.max_hash_slot_num, settings.max_index_num)
-        found = survey(layout, progress, exists, index_file_size)
-    found.short_timer_files = list(map(str, odd_files(timers)))
-    return found
-
-
 def _rarely(show: Callable[[int], None]) -> Callable[[int], None]:
     shown = -_REPORT_EVERY
 
@@ -280,94 +348,6 @@ def _rarely(show: Callable[[int], None]) -> Callable[[int], None]:
             show(offset)
 
     return progress
-
-
-def _print_survey(layout: StoreLayout, found: Survey) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=str(layout.root), show_header=False, title_justify="left")
-    rows = {
-        "commit log": f"{_counted(len(layout.log), 'file')}, from {found.first:,} to {found.end:,}",
-        "messages": f"{found.records:,}",
-        "queues": f"{found.queues:,} with {found.entries:,} entries",
-        "index": _counted(found.index_files, "file"),
-        "files missing or cut short": f"{_missing_or_short(found):,}",
-        "strange files": f"{len(found.strange_files):,}",
-        "damaged places": f"{sum(not damage.is_end for damage in found.damages):,}",
-        "damaged properties": f"{len(found.damaged_properties):,}",
-        "torn end": "yes: the next start cuts it off" if any(d.is_end for d in found.damages) else "no",
-        "messages without entry": f"{found.missing_entries:,}",
-        "messages that wait for theirs": f"{found.late_entries:,}: the next start makes them"
-        if found.late_entries
-        else "0",
-        "messages of deleted topics": f"{found.deleted:,}",
-        "entries without message": f"{found.foreign_entries:,}",
-    }
-    for name, value in rows.items():
-        table.add_row(name, value)
-    console = Console(soft_wrap=True)
-    console.print(table)
-    details = [
-        *(f"commitlog/{name} is missing" for name in found.missing_files),
-        *(f"commitlog/{name} was cut short" for name in found.short_files),
-        *(
-            f"index/{name} was cut short, or the broker has other settings: give them by -c"
-            for name in found.short_index_files
-        ),
-        *(
-            f"{path} was cut short, or the broker has other settings: give them by -c"
-            for path in found.short_timer_files
-        ),
-        *(f"{path} is no file of the store: no broker starts beside it" for path in found.strange_files),
-        *map(_sentence, found.damages),
-        *(
-            f"the properties of the message at {offset} are damaged: it is delivered with what is left of them"
-            for offset in found.damaged_properties
-        ),
-        *(
-            f"message {offset} of {topic} queue {queue_id} has no entry, or a wrong one"
-            for topic, queue_id, offset in found.missing
-        ),
-    ]
-    for detail in details[:_SHOWN]:
-        console.print(f"• {detail}", highlight=False, markup=False)
-    if len(details) > _SHOWN:
-        console.print(f"  and more; --json tells of {_counted(len(details), 'place')}")
-    if found.is_sound:
-        console.print("✓ The store is sound.", style="green")
-    else:
-        console.print(f"✗ The store is damaged. Try: streamkit store repair {layout.root}", style="red")
-
-
-def _missing_or_short(found: Survey) -> int:
-    kinds = found.missing_files, found.short_files, found.short_index_files, found.short_timer_files
-    return sum(map(len, kinds))
-
-
-def _print_repair(report: RepairReport) -> None:
-    from rich.console import Console
-
-    console = Console(soft_wrap=True)
-    done = report.recovery
-    parts = [
-        f"{done.entries_added:,} queue entries and the keys of {done.messages_indexed:,} messages made anew"
-    ]
-    if report.files:
-        parts.insert(0, f"{_counted(report.files, 'file')} of the log completed")
-    if report.gaps:
-        parts.insert(0, f"{_counted(report.gaps, 'place')} of the log stepped over")
-    console.print(f"✓ Repaired: {', '.join(parts)}.", style="green", highlight=False)
-    console.print(f"  What was there before is in {report.kept_in}", highlight=False)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def _sentence(damage: Damage) -> str:
-    what = "the log's end is torn" if damage.is_end else "the log is damaged"
-    return f"{what} at {damage.offset}: {damage.length} bytes: {damage.reason}"
 
 
 def _message(data: memoryview) -> MessageExt:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
 from rocket_broker.store.settings import StoreSettings
 
-__all__ = ["Checkpoint", "Mark", "read_mark"]
+__all__ = ["Checkpoint", "Mark", "blank_checkpoint", "read_mark"]
 
 _TIMESTAMPS = struct.Struct(">qqq")
 _MARK_POSITION = 64
@@ -64,6 +64,19 @@ def read_mark(content: bytes | memoryview) -> tuple[Mark, int] | None:
     if magic != _MAGIC or _CRC.unpack_from(content, _MARK_POSITION + _MARK.size) != (zlib.crc32(mark),):
         return None
     return Mark(offset, last_record, entries_to), deletions_from
+
+
+def blank_checkpoint(first: int, deletions_from: int) -> bytes:
+    """Return the content of a checkpoint file whose mark is the log's first byte: nothing is trusted."""
+    content = bytearray(PAGE_SIZE)
+    _pack_mark(content, Mark(first), deletions_from)
+    return bytes(content)
+
+
+def _pack_mark(content: bytearray | memoryview, mark: Mark, deletions_from: int) -> None:
+    packed = _MARK.pack(_MAGIC, *mark, deletions_from)
+    content[_MARK_POSITION : _MARK_POSITION + _MARK.size] = packed
+    _CRC.pack_into(content, _MARK_POSITION + _MARK.size, zlib.crc32(packed))
 
 
 class Checkpoint:
@@ -134,9 +147,7 @@ class Checkpoint:
         assert self._view is not None, "load() comes first"
         _TIMESTAMPS.pack_into(self._view, 0, self.log_timestamp, self.queue_timestamp, self.index_timestamp)
         assert self.mark is not None, "there is a mark to write"
-        mark = _MARK.pack(_MAGIC, *self.mark, self.deletions_from)
-        self._view[_MARK_POSITION : _MARK_POSITION + _MARK.size] = mark
-        _CRC.pack_into(self._view, _MARK_POSITION + _MARK.size, zlib.crc32(mark))
+        _pack_mark(self._view, self.mark, self.deletions_from)
         self._file_system.sync(self._path)
 
     def __repr__(self) -> str:

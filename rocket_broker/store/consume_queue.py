@@ -362,4 +362,4 @@ def _is_trusted(data: memoryview, index: int, trusted_to: int) -> bool:
     if (index + 1) * ENTRY_SIZE > len(data):
         return False
     commit_log_offset, size, _ = ENTRY.unpack_from(data, index * ENTRY_SIZE)
-    return bool(size > 0 and 0 <= commit_log_offset < trusted_to)
+    return bool(size == FILLER_SIZE or (size > 0 and 0 <= commit_log_offset < trusted_to))

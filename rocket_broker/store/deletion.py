@@ -20,10 +20,10 @@ from rocket_broker.store.messages import StoreMessage
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.java_hash import java_hash
 from rocket_remoting.properties import PROPERTY_TAGS, encode_properties
-from rocket_remoting.record import body_crc32, encode_record, peek_record
+from rocket_remoting.record import body_crc32, encode_record, peek_record, record_size
 from rocket_remoting.topics import DELETIONS_TOPIC
 
-__all__ = ["DELETIONS_QUEUE", "deleted_topic", "deletion_message", "deletion_record"]
+__all__ = ["DELETIONS_QUEUE", "deleted_topic", "deletion_message", "deletion_record", "deletion_size"]
 
 DELETIONS_QUEUE = (DELETIONS_TOPIC, 0)
 _NOBODY = ("0.0.0.0", 0)
@@ -57,6 +57,11 @@ def deletion_record(topic: str, queue_offset: int, commit_log_offset: int) -> by
         store_timestamp=0,
         store_host=_NOBODY,
     )
+
+
+def deletion_size(topic: str) -> int:
+    """Return the size of such a record, in bytes."""
+    return record_size(len(topic.encode()), len(DELETIONS_TOPIC), len(_properties(topic)))
 
 
 def deleted_topic(data: memoryview) -> str | None:

@@ -569,6 +569,18 @@ class MessageStore:
         self._queues.remove_directory(topic)
         self.flush()
 
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Delete one queue of a topic that keeps others, in a store without clients. The log does not tell it.
+
+        Raises:
+            OSError: The disk refused.
+        """
+        queue = self._queues.find((topic, queue_id))
+        if queue is not None:
+            self.flush()
+            self._queues.discard(queue)
+            self._flusher.dirty_queues.discard(queue)
+
     def _take(self, queue: ConsumeQueue) -> None:
         self._queues.take(queue)
         self._flusher.dirty_queues.discard(queue)

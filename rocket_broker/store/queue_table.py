@@ -97,8 +97,7 @@ class QueueTable:
         """
         for queue in self.of(topic):
             if queue.max_physical <= end:
-                self.take(queue)
-                queue.remove()
+                self.discard(queue)
         self.remove_directory(topic)
 
     def remove_directory(self, topic: str) -> None:
@@ -107,6 +106,11 @@ class QueueTable:
         directory = self._settings.consume_queue_path / topic
         if file_system.size(directory) is not None and not file_system.names(directory):
             file_system.remove(directory)
+
+    def discard(self, queue: ConsumeQueue) -> None:
+        """Delete a queue while nobody uses it."""
+        self.take(queue)
+        queue.remove()
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))

@@ -1,151 +1,239 @@
-"""Makes a damaged store whole again, and throws nothing away.
+"""Makes a damaged store whole again, and throws nothing away. `plan_repair` says what `repair` will do.
 
-1.  The store is locked: nobody else has it open. Beside files that are none of the log's nothing is touched.
+1.  The store has been locked since it was surveyed: nobody else has it open.
 2.  Files of the log that were cut short get their length again, and missing ones are made, blank from their beginning.
-3.  Bytes of the log that hold no record are copied to ``before-repair-<time>/commitlog/<offset>``. Where a record
-    follows they become one that is in no queue: a rolled back one in `GAP_TOPIC`, which our broker's recovery and
-    Apache's step over. What no record follows in its file becomes the file's blank end, or at the log's end zeros.
-4.  Consume queues, index and checkpoint are moved to ``before-repair-<time>``.
-5.  The store is opened, which makes them anew from the log (`recovery`). Queues of topics that had been deleted are
-    deleted again. The store is closed.
-6.  Queues whose messages are all too old to be in the log are put back: they keep their count.
+3.  Damaged bytes of the log are copied to ``before-repair-<time>/commitlog/<offset>``, and replaced by a record that is
+    in no queue (`gap`). A damaged message that told the deletion of a topic is written anew. What no record follows in
+    its file becomes the file's blank end, or at the log's end zeros.
+4.  Consume queues, index, checkpoint, and timers' files of a wrong size are moved to ``before-repair-<time>``.
+5.  The store is opened with a checkpoint that trusts nothing, so queues and index are made anew from the log
+    (`recovery`). It has none of the messages of deleted topics in them where the log tells the deletion. Where only
+    other things tell it, the queues are deleted again, and the log tells it from then on.
+6.  Queues get the count they had, even if their last messages are lost or too old to be in the log: no number is given
+    to two messages.
 
-Messages in damaged bytes are lost; those before and behind keep their numbers.
+Messages in damaged bytes are lost; the others keep their numbers.
 """
 
 import os
-import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from rocket_broker.store.checkpoint import blank_checkpoint, read_mark
+from rocket_broker.store.deletion import DELETIONS_QUEUE, deletion_record
 from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt
-from rocket_broker.store.files import OsFileSystem
+from rocket_broker.store.files import FileLock
+from rocket_broker.store.gap import gap_record
+from rocket_broker.store.layout import StoreLayout
+from rocket_broker.store.log_scan import Damage
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.store.recovery import RecoveryReport
 from rocket_broker.store.settings import StoreSettings
-from rocket_broker.store.survey import Damage, QueueFiles, StoreLayout, survey
+from rocket_broker.store.survey import NoteOfDeletion, Survey
 from rocket_remoting.clock import Clock
-from rocket_remoting.record import BLANK_MAGIC, encode_record, record_size
-from rocket_remoting.sys_flag import TRANSACTION_ROLLBACK
+from rocket_remoting.record import BLANK_MAGIC
 
-__all__ = ["GAP_TOPIC", "RepairReport", "repair"]
+__all__ = ["RepairPlan", "plan_repair", "repair"]
 
-GAP_TOPIC = "RMQ_SYS_DAMAGED"
 _BLANK = struct.Struct(">ii")
-_NOBODY = ("0.0.0.0", 0)
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class RepairReport:
-    """What was done.
+class RepairPlan:
+    """What a repair does.
 
     Attributes:
-        kept_in: Where the bytes are that were there before.
-        gaps: Damages that were filled.
-        files: Files of the log that were made or got their length again.
-        recovery: What opening the store made anew.
+        completed_files: Names of the log's files that get their length again, or are made.
+        stepped_over: Bytes of the log that are copied aside and replaced.
+        renewed_deletions: Damaged messages that told the deletion of a topic, and are written anew.
+        put_aside: Files and directories that are moved aside, as paths in the store's directory.
+        queue_messages: Messages that are in queues afterwards: so many entries are made.
+        queue_file_size: Size that the files of the queues have afterwards, in bytes.
+        keyed_messages: Messages that are indexed by their keys afterwards.
+        lost: Numbers of queues that no message has afterwards: their messages are in damaged bytes, or were.
+        lost_messages: Some of them: topic, queue id and queue offset.
+        deleted: Messages that stay in the log and in no queue, because they were deleted with their topic.
+        deleted_topics: How many of each topic.
+        noted_deletions: Topics of which the log will tell the deletion: so far other things did.
+        deleted_queues: Queues that are deleted, of topics that have others: topic and queue id.
+        counts: Queues that get a count which no message in the log shows: topic, queue id, number of the next message.
+        deletions_from: From this offset on the log tells each deletion of a topic.
     """
 
-    kept_in: Path
-    gaps: int
-    files: int
-    recovery: RecoveryReport
+    completed_files: list[str]
+    stepped_over: list[Damage]
+    renewed_deletions: list[NoteOfDeletion]
+    put_aside: list[str]
+    queue_messages: int
+    queue_file_size: int
+    keyed_messages: int
+    lost: int
+    lost_messages: list[tuple[str, int, int]]
+    deleted: int
+    deleted_topics: dict[str, int]
+    noted_deletions: list[str]
+    deleted_queues: list[tuple[str, int]]
+    counts: list[tuple[str, int, int]]
+    deletions_from: int
 
 
-async def repair(
-    layout: StoreLayout,
-    settings: StoreSettings,
-    damages: list[Damage],
-    clock: Clock,
-    exists: Callable[[str], bool] = lambda topic: True,
-) -> RepairReport:
-    """Repair a store in which `survey` found these damages.
+def plan_repair(
+    layout: StoreLayout, settings: StoreSettings, found: Survey, timer_files: Sequence[Path] = ()
+) -> RepairPlan:
+    """Return what a repair of a store does in which `survey` found this. Nothing is changed.
 
     Args:
         layout: The store's files.
         settings: Sizes and directories, as the broker has them.
-        damages: What to fill.
-        clock: Names the directory for what was there.
-        exists: Tells whether there is a topic.
+        found: What is wrong.
+        timer_files: Files and directories of the timers, which the broker makes anew if they are moved aside.
 
     Raises:
-        StoreError: A broker has it open, its files have other sizes than the settings say, a strange file is among
-            them, or it cannot be opened afterwards.
-        OSError: The disk refused.
+        StoreError: The files have other sizes than the settings say, or a strange file is among those of the log: a
+            repaired store would not open.
     """
     size, expected = layout.log_file_size, settings.mapped_file_size_commit_log
     if size not in {0, expected}:
         raise FileSizeMismatch(layout.log[0], size, expected, "mappedFileSizeCommitLog")
-    lock = OsFileSystem().lock(settings.lock_path)
+    for path in layout.strange_files():
+        if path.parent == layout.log_directory:
+            raise StoreCorrupt(path, 0, "no file of the log: move it away, and repair the store then")
+    for damage in found.damages:
+        for _ in _fillings(layout, damage, found.damaged_deletions):
+            pass  # each damage can be filled
+    derived = [settings.consume_queue_path, settings.index_path, settings.checkpoint_path, *timer_files]
+    noted = sorted({topic for topic, _ in found.unnoted_deletions} - set(found.topics))
+    renewed = {(*DELETIONS_QUEUE, note.number) for note in found.damaged_deletions}
+    checkpoint = settings.checkpoint_path
+    mark = read_mark(checkpoint.read_bytes()) if checkpoint.is_file() else None
+    return RepairPlan(
+        completed_files=sorted(path.name for path in layout.short_files() + layout.missing_files()),
+        stepped_over=found.damages,
+        renewed_deletions=found.damaged_deletions,
+        put_aside=[path.relative_to(layout.root).as_posix() for path in derived if path.exists()],
+        queue_messages=found.queue_messages + len(noted) + len(renewed),
+        queue_file_size=settings.mapped_file_size_consume_queue,
+        keyed_messages=found.keyed_messages if settings.message_index_enable else 0,
+        lost=found.lost - len(renewed),
+        lost_messages=[message for message in found.lost_messages if message not in renewed],
+        deleted=found.deleted,
+        deleted_topics=found.deleted_topics,
+        noted_deletions=noted,
+        deleted_queues=[queue for queue in found.unnoted_deletions if queue[0] not in noted],
+        counts=found.counts,
+        deletions_from=mark[1] if mark is not None else found.end,
+    )
+
+
+async def repair(
+    layout: StoreLayout, settings: StoreSettings, plan: RepairPlan, clock: Clock, lock: FileLock
+) -> Path:
+    """Carry out a plan, and return the directory that has what was there before.
+
+    Args:
+        layout: The store's files.
+        settings: Sizes and directories, as the broker has them.
+        plan: What `plan_repair` returned.
+        clock: Names the directory for what was there.
+        lock: That of the store, held since it was surveyed: nobody has changed it since. It is released.
+
+    Raises:
+        StoreError: The store cannot be opened afterwards.
+        OSError: The disk refused.
+    """
     try:
-        for path in layout.strange_files():
-            if path.parent == layout.log_directory:
-                raise StoreCorrupt(path, 0, "no file of the log: move it away, and repair the store then")
         moment = datetime.fromtimestamp(clock.now_ms() / 1000, tz=UTC).astimezone()
         aside = layout.root / f"before-repair-{moment:%Y%m%d%H%M%S}"
         aside.mkdir()
-        files = _complete_files(layout)
-        if files:
-            layout = StoreLayout.of(layout.root, settings.commit_log_dir)
-            damages = survey(layout).damages
-        for damage in damages:
-            _fill(layout, damage, aside / "commitlog")
-        had_queues = {path.name for path in settings.consume_queue_path.glob("*")}
-        for name in (settings.consume_queue_path, settings.index_path, settings.checkpoint_path):
-            if name.exists():
-                name.rename(aside / name.name)
+        _complete_files(layout)
+        layout = StoreLayout.of(layout.root, settings.commit_log_dir)
+        for damage in plan.stepped_over:
+            _fill(layout, damage, plan.renewed_deletions, aside / "commitlog")
+        for name in plan.put_aside:
+            (aside / name).parent.mkdir(parents=True, exist_ok=True)
+            (layout.root / name).rename(aside / name)
+        first = int(layout.log[0].name) if layout.log else 0
+        settings.checkpoint_path.write_bytes(blank_checkpoint(first, plan.deletions_from))
+        settings.abort_path.unlink(missing_ok=True)  # all that a crash may have left has been looked at
     finally:
         lock.release()
     store = MessageStore(settings, clock)
-    report = store.load()
-    for topic in store.topics_with_queues() if had_queues else ():
-        if topic not in had_queues and not exists(topic):
+    store.load()
+    try:
+        for topic, queue_id in plan.deleted_queues:
+            store.delete_queue(topic, queue_id)
+        for topic in plan.noted_deletions:
             store.delete_topic(topic)
-    await store.stop()
-    _put_back_counts(settings.consume_queue_path, aside / settings.consume_queue_path.name, layout)
-    return RepairReport(aside, len(damages), files, report)
+        for topic, queue_id, count in plan.counts:
+            store.keep_count(topic, queue_id, count)
+    finally:
+        await store.stop()
+    return aside
 
 
-def _put_back_counts(present: Path, former: Path, layout: StoreLayout) -> None:
-    """Put back the queues of which the log has nothing, if it had nothing before either but what was deleted by age."""
-    first = int(layout.log[0].name) if layout.log else 0
-    files = QueueFiles(former, layout.queue_file_size)
-    for topic, queue_id in files.names():
-        directory = Path(topic, str(queue_id))
-        if not (present / directory).exists() and not files.count((topic, queue_id), first):
-            shutil.copytree(former / directory, present / directory)
-
-
-def _complete_files(layout: StoreLayout) -> int:
-    """Give the log's files their length, and make those that are missing; return how many."""
-    short, missing = layout.short_files(), layout.missing_files()
-    for path in short:
+def _complete_files(layout: StoreLayout) -> None:
+    """Give the log's files their length, and make those that are missing."""
+    for path in layout.short_files():
         os.truncate(path, layout.log_file_size)
-    for path in missing:
+    for path in layout.missing_files():
         with path.open("wb") as file:
             file.write(_BLANK.pack(layout.log_file_size, BLANK_MAGIC))
             file.truncate(layout.log_file_size)
-    return len(short) + len(missing)
 
 
-def _fill(layout: StoreLayout, damage: Damage, aside: Path) -> None:
+def _fill(layout: StoreLayout, damage: Damage, notes: list[NoteOfDeletion], aside: Path) -> None:
+    """Copy damaged bytes aside, and write over them what can be read."""
     path = next(path for path in layout.log if 0 <= damage.offset - int(path.name) < layout.log_file_size)
-    position = damage.offset - int(path.name)
+    base = int(path.name)
+    position = damage.offset - base
     aside.mkdir(exist_ok=True)
     with path.open("r+b") as file:
         with (aside / f"{damage.offset:020d}").open("wb") as kept:
             _copy(file, position, position + damage.length, kept)
+            kept.flush()
+            os.fsync(kept.fileno())
         if damage.is_end:  # there may be a gigabyte of it: a hole takes no room
             file.truncate(position)
             file.truncate(layout.log_file_size)
-            return
-        file.seek(position)
-        file.write(_filling(path, damage, position + damage.length == layout.log_file_size))
+        for offset, data in _fillings(layout, damage, notes):
+            file.seek(offset - base)
+            file.write(data)
+
+
+def _fillings(
+    layout: StoreLayout, damage: Damage, notes: list[NoteOfDeletion]
+) -> Iterator[tuple[int, bytes]]:
+    """Yield what takes the place of damaged bytes, and where. Behind the head of a blank they may be anything.
+
+    Raises:
+        StoreCorrupt: They are too few for a record.
+    """
+    at, stop = damage.offset, damage.offset + damage.length
+    for note in notes:
+        if note.offset in damage:
+            if at < note.offset:
+                yield at, _gap(layout, at, note.offset)
+            record = deletion_record(note.topic, note.number, note.offset)
+            yield note.offset, record
+            at = note.offset + len(record)
+    if at < stop and not damage.is_end:
+        if stop % layout.log_file_size:
+            yield at, _gap(layout, at, stop)
+        elif stop - at >= _BLANK.size:
+            yield at, _BLANK.pack(stop - at, BLANK_MAGIC)
+
+
+def _gap(layout: StoreLayout, start: int, stop: int) -> bytes:
+    record = gap_record(start, stop - start)
+    if record is None:
+        raise StoreCorrupt(
+            layout.log_directory, start, f"{stop - start} damaged bytes are fewer than a record has"
+        )
+    return record
 
 
 def _copy(file: BinaryIO, start: int, end: int, to: BinaryIO) -> None:
@@ -159,26 +247,3 @@ def _copy(file: BinaryIO, start: int, end: int, to: BinaryIO) -> None:
         else:
             to.seek(len(chunk), os.SEEK_CUR)
     to.truncate(to.tell())
-
-
-def _filling(path: Path, damage: Damage, reaches_file_end: bool) -> bytes:
-    """Return what takes the place of damaged bytes; behind the head of a blank they may be anything."""
-    if reaches_file_end:
-        return _BLANK.pack(damage.length, BLANK_MAGIC)
-    body_length = damage.length - record_size(0, len(GAP_TOPIC), 0)
-    if body_length < 0:
-        raise StoreCorrupt(path, damage.offset, f"{damage.length} bytes cannot be stepped over by a record")
-    return encode_record(
-        GAP_TOPIC,
-        bytes(body_length),
-        b"",
-        queue_id=0,
-        queue_offset=0,
-        commit_log_offset=damage.offset,
-        sys_flag=TRANSACTION_ROLLBACK,
-        flag=0,
-        born_timestamp=0,
-        born_host=_NOBODY,
-        store_timestamp=0,
-        store_host=_NOBODY,
-    )

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ from rocket_broker.properties_file import entries_of
 from rocket_broker.schedule.timer_settings import SLOTS
 from rocket_broker.settings import SMALL_STORE, BrokerSettings
 from rocket_broker.store import MessageStore, StoreMessage, StoreSettings
-from rocket_broker.store.survey import Damage, StoreLayout, read_log
+from rocket_broker.store.layout import StoreLayout
+from rocket_broker.store.log_scan import Damage, read_log
 from rocket_broker.store_cli import store as command
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import TopicConfig
@@ -81,6 +83,19 @@ def bodies(root: Path, queue_id: int) -> list[int]:
     return numbers
 
 
+def settings_file(root: Path) -> Path:
+    """Write the settings of the broker whose store this is, and return the file."""
+    lines = {
+        "mappedFileSizeCommitLog": LOG_FILE_SIZE,
+        "mappedFileSizeConsumeQueue": SETTINGS["mapped_file_size_consume_queue"],
+        "maxHashSlotNum": SETTINGS["max_hash_slot_num"],
+        "maxIndexNum": SETTINGS["max_index_num"],
+    }
+    path = root / "broker.conf"
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return path
+
+
 def overwrite(path: Path, position: int, data: bytes) -> None:
     with path.open("r+b") as file:
         file.seek(position)
@@ -130,7 +145,7 @@ def test_a_missing_entry_before_later_ones_is_damage(root: Path) -> None:
     found = verified(root)
     assert (found["sound"], found["missing_entries"], found["late_entries"]) == (False, 2, 0)
     assert found["missing"] == [["orders", 0, 148], ["orders", 0, 149]]
-    run("repair", root, "--yes")
+    run("repair", root, "--apply", "--yes")
     assert bodies(root, 0) == list(range(0, 300, 2))
 
 
@@ -158,7 +173,7 @@ def test_a_message_with_damaged_properties_is_kept(root: Path, name: bytes) -> N
     assert f"the properties of the message at {start} are damaged" in run("verify", root).stdout
     dumped = json.loads(run("dump", root).stdout.splitlines()[10])
     assert f"\ufffd{name[1:].decode()}" in dumped["properties"]
-    assert json.loads(run("repair", root, "--yes", "--json").stdout)["gaps"] == 0
+    assert json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)["plan"]["stepped_over"] == []
     assert verified(root)["sound"]
     assert bodies(root, 0) == list(range(0, 300, 2))
 
@@ -180,7 +195,7 @@ def test_messages_of_a_deleted_topic_are_no_damage(root: Path) -> None:
     asyncio.run(store.stop())
     found = verified(root)
     assert (found["sound"], found["records"], found["entries"], found["deleted"]) == (True, 303, 301, 2)
-    run("repair", root, "--yes")
+    run("repair", root, "--apply", "--yes")
     assert verified(root) == found | {"index_files": 1}
     store = opened(root)
     assert store.topics_with_queues() == {"orders": [0, 1], DELETIONS_TOPIC: [0]}
@@ -197,7 +212,7 @@ def test_a_topic_made_anew_is_no_damage(root: Path) -> None:
     asyncio.run(store.stop())
     found = verified(root)
     assert (found["sound"], found["entries"], found["deleted"]) == (True, 4, 300)
-    run("repair", root, "--yes")
+    run("repair", root, "--apply", "--yes")
     assert verified(root)["sound"]
     assert bodies(root, 0) == [0, 1, 2]
 
@@ -211,7 +226,7 @@ def test_a_topic_made_anew_with_other_queues_keeps_its_deleted_messages_deleted(
     asyncio.run(store.stop())
     found = verified(root)
     assert (found["sound"], found["missing_entries"], found["deleted"]) == (True, 0, 300)
-    run("repair", root, "--yes")
+    run("repair", root, "--apply", "--yes")
     assert (bodies(root, 0), bodies(root, 1)) == ([], [500])
     assert verified(root)["sound"]
 
@@ -222,7 +237,9 @@ def test_a_message_with_a_damaged_number_is_stepped_over(root: Path) -> None:
     overwrite(root / LOG, start + 20, b"\x20")
     found = verified(root)
     assert (found["sound"], found["records"]) == (False, 299)
-    assert json.loads(run("repair", root, "--yes", "--json").stdout)["gaps"] == 1
+    assert (
+        len(json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)["plan"]["stepped_over"]) == 1
+    )
     assert verified(root)["sound"]
     assert bodies(root, 0) == [number for number in range(0, 300, 2) if number != 10]
 
@@ -259,10 +276,10 @@ def test_repair_keeps_all_but_the_damaged_messages(root: Path) -> None:
     damaged = b"\xff" * (starts[12] - starts[10])
     overwrite(root / LOG, starts[10], damaged)
     overwrite(root / QUEUE, 0, bytes(200))
-    report = json.loads(run("repair", root, "--yes", "--json").stdout)
-    assert report["gaps"] == 1
-    assert (Path(report["keptIn"]) / "commitlog" / f"{starts[10]:020d}").read_bytes() == damaged
-    assert (Path(report["keptIn"]) / QUEUE).read_bytes()[:200] == bytes(200)
+    report = json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)
+    assert len(report["plan"]["stepped_over"]) == 1
+    assert (Path(report["kept_in"]) / "commitlog" / f"{starts[10]:020d}").read_bytes() == damaged
+    assert (Path(report["kept_in"]) / QUEUE).read_bytes()[:200] == bytes(200)
     assert verified(root)["sound"]
     assert bodies(root, 0) == [number for number in range(0, 300, 2) if number != 10]
     assert bodies(root, 1) == [number for number in range(1, 300, 2) if number != 11]
@@ -275,7 +292,7 @@ def test_a_queue_without_messages_keeps_its_count_when_repaired(tmp_path: Path) 
         store.put(StoreMessage("orders" if number > 2 else "idle", 0, b"%03d" % number + bytes(500)))
     assert delete_old(store)
     asyncio.run(store.stop())
-    run("repair", tmp_path, "--yes")
+    run("repair", tmp_path, "--apply", "--yes")
     assert verified(tmp_path)["sound"]
     store = opened(tmp_path)
     assert (store.min_offset("idle", 0), store.max_offset("idle", 0)) == (3, 3)
@@ -288,7 +305,7 @@ def test_damage_up_to_a_file_s_end_is_repaired(root: Path) -> None:
     """The file ends there, and the log goes on with the next one."""
     starts = [start for start in record_starts(root) if start < LOG_FILE_SIZE]
     overwrite(root / LOG, starts[-2], b"\xff" * (LOG_FILE_SIZE - starts[-2]))
-    run("repair", root, "--yes")
+    run("repair", root, "--apply", "--yes")
     assert verified(root)["sound"]
     assert len(bodies(root, 0)) + len(bodies(root, 1)) == 298
 
@@ -310,13 +327,12 @@ def test_files_of_the_log_cut_short_or_missing_are_completed(
     assert found[names] == ([files[number].name] if is_inside else [])
     assert found["sound"] == (is_missing and number == 0)
     kept = [line["body"] for line in map(json.loads, run("dump", root).stdout.splitlines())]
-    result = run("repair", root, "--yes")
-    assert ("1 file of the log completed" in result.stdout) == is_inside
+    report = json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)
+    assert report["plan"]["completed_files"] == ([files[number].name] if is_inside else [])
     assert verified(root)["sound"]
     assert len(bodies(root, 0)) + len(bodies(root, 1)) == len(kept) > 100
     store = opened(root)
-    last = int(kept[-1][:3])
-    assert store.max_offset("orders", last % 2) == last // 2 + 1
+    assert [store.max_offset("orders", queue_id) for queue_id in (0, 1)] == [150, 150]
     asyncio.run(store.stop())
 
 
@@ -332,7 +348,7 @@ def test_a_repaired_store_has_the_sizes_that_its_broker_gives_it(tmp_path: Path,
     os.truncate(index, length)
     found = verified(tmp_path)
     assert (found["sound"], found["short_index_files"]) == (not length, [index.name] if length else [])
-    run("repair", tmp_path, "--yes")
+    run("repair", tmp_path, "--apply", "--yes")
     assert verified(tmp_path)["sound"]
     store = MessageStore(BrokerSettings.from_entries(entries).store_settings(), SystemClock())
     store.load()
@@ -352,7 +368,7 @@ def test_index_files_of_sizes_of_one_s_own_stay_so(tmp_path: Path) -> None:
     first, *_ = sorted((tmp_path / "index").iterdir())
     os.truncate(first, 2000)
     assert verified(tmp_path)["short_index_files"] == [first.name]
-    run("repair", tmp_path, "--yes")
+    run("repair", tmp_path, "--apply", "--yes")
     MessageStore(StoreSettings(tmp_path, **settings), SystemClock()).load()
 
 
@@ -364,12 +380,12 @@ def test_the_only_file_of_a_log_is_not_guessed_to_have_been_short(tmp_path: Path
     asyncio.run(store.stop())
     os.truncate(tmp_path / "store" / LOG, 5000)
     before = sorted(path.name for path in (tmp_path / "store").iterdir())
-    result = run("repair", tmp_path / "store", "--yes")
+    result = run("repair", tmp_path / "store", "--apply", "--yes")
     assert (result.exit_code, "give the broker's settings by -c" in result.stderr) == (1, True)
     assert sorted(path.name for path in (tmp_path / "store").iterdir()) == before
     config = tmp_path / "broker.conf"
     config.write_text(f"mappedFileSizeCommitLog={LOG_FILE_SIZE}\nmappedFileSizeConsumeQueue=20000\n")
-    assert run("repair", tmp_path / "store", "-c", config, "--yes").exit_code == 0
+    assert run("repair", tmp_path / "store", "-c", config, "--apply", "--yes").exit_code == 0
     assert (tmp_path / "store" / LOG).stat().st_size == LOG_FILE_SIZE
     assert bodies(tmp_path / "store", 0) == list(range(50))
 
@@ -379,7 +395,7 @@ def test_settings_that_are_another_store_s_repair_nothing(root: Path, tmp_path: 
     config = tmp_path / "broker.conf"
     config.write_text(f"mappedFileSizeCommitLog={2 * LOG_FILE_SIZE}\nmappedFileSizeConsumeQueue=20000\n")
     before = sorted(path.name for path in root.iterdir())
-    result = run("repair", root, "-c", config, "--yes")
+    result = run("repair", root, "-c", config, "--apply", "--yes")
     assert (result.exit_code, f"set mappedFileSizeCommitLog={LOG_FILE_SIZE}" in result.stderr) == (1, True)
     assert sorted(path.name for path in root.iterdir()) == before
 
@@ -396,11 +412,11 @@ def test_timers_files_cut_short_are_put_aside(root: Path, name: str) -> None:
     os.truncate(root / name, 5000)
     found = verified(root)
     assert (found["sound"], found["short_timer_files"]) == (False, [str(root / name)])
-    report = json.loads(run("repair", root, "--yes", "--json").stdout)
+    report = json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)
     assert verified(root)["sound"]
     assert not wheel.exists()
     assert not log.exists()
-    assert (Path(report["keptIn"]) / name).stat().st_size == 5000
+    assert (Path(report["kept_in"]) / name).stat().st_size == 5000
 
 
 @pytest.mark.parametrize("directory", ["commitlog", "consumequeue/orders/0"])
@@ -411,21 +427,207 @@ def test_strange_files_are_told_before_anything_is_touched(root: Path, directory
     found = verified(root)
     assert (found["sound"], found["strange_files"]) == (False, [str(strange)])
     before = sorted(path.name for path in root.iterdir())
-    result = run("repair", root, "--yes")
+    result = run("repair", root, "--apply", "--yes")
     if directory == "commitlog":
         assert (result.exit_code, "move it away" in result.stderr) == (1, True)
         assert sorted(path.name for path in root.iterdir()) == before
         strange.unlink()
-        run("repair", root, "--yes")
+        run("repair", root, "--apply", "--yes")
     assert verified(root)["sound"]
     assert bodies(root, 0) == list(range(0, 300, 2))
 
 
-def test_nothing_is_repaired_unasked(root: Path) -> None:
-    """Without --yes there is a question, and no is an answer."""
-    before = sorted(path.name for path in root.iterdir())
-    assert CliRunner().invoke(command, ["repair", str(root)], input="n\n").exit_code == 1
-    assert sorted(path.name for path in root.iterdir()) == before
+def test_nothing_is_repaired_unless_told_to(root: Path) -> None:
+    """Without --apply a repair only says what it would do; with --apply it asks, unless there is --yes."""
+    start = record_starts(root)[10]
+    overwrite(root / LOG, start + 100, b"damage")
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    told = run("repair", root)
+    assert told.exit_code == 1
+    assert f"step over {record_starts(root)[10] - start} bytes of the log at {start}" in told.stdout
+    assert "Lost: 1 message. Among them: orders queue 0 offset 5." in told.stdout
+    assert f"To do this: streamkit store repair {root} --apply" in told.stdout
+    plan = json.loads(run("repair", root, "--json").stdout)
+    assert (plan["applied"], plan["plan"]["lost_messages"]) == (False, [["orders", 0, 5]])
+    declined = CliRunner().invoke(command, ["repair", str(root), "--apply"], input="n\n")
+    assert (declined.exit_code, "Repair it?" in declined.stderr) == (1, True)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+    accepted = CliRunner().invoke(command, ["repair", str(root), "--apply"], input="y\n")
+    assert (accepted.exit_code, "the store is sound" in accepted.stdout) == (0, True)
+    assert verified(root)["sound"]
+
+
+def test_a_repair_of_a_sound_store_says_that_nothing_is_to_be_done(root: Path) -> None:
+    """Its exit status tells it, too."""
+    result = run("repair", root)
+    assert (result.exit_code, "There is nothing to repair" in result.stdout) == (0, True)
+
+
+def test_a_repair_has_done_what_it_said(root: Path) -> None:
+    """The store is read once more afterwards: entries, keys and deleted messages are what the plan said."""
+    for place in (10, 11, 70):
+        overwrite(root / LOG, record_starts(root)[place] + 100, b"damage")
+    report = json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)
+    plan, after = report["plan"], report["after"]
+    assert (plan["queue_messages"], plan["lost"]) == (297, 3)
+    assert (after["entries"], after["keyed_messages"], after["sound"]) == (297, plan["keyed_messages"], True)
+    assert after["lost_messages"] == plan["lost_messages"]
+
+
+def test_the_number_of_a_lost_last_message_is_not_given_again(root: Path) -> None:
+    """Consumers may have committed an offset behind it, and would miss the next message."""
+    start = record_starts(root)[-1]
+    last = max((root / "commitlog").iterdir())
+    overwrite(last, start - int(last.name) + 100, b"damage")
+    found = verified(root)
+    assert (found["sound"], found["lost_messages"]) == (False, [["orders", 1, 149]])
+    run("repair", root, "--apply", "--yes")
+    assert verified(root)["sound"]
+    store = opened(root)
+    assert store.put(StoreMessage("orders", 1, b"300")).queue_offset == 150
+    asyncio.run(store.stop())
+    assert bodies(root, 1) == [*range(1, 299, 2), 300]
+
+
+def test_the_smallest_message_can_be_stepped_over(tmp_path: Path) -> None:
+    """What takes its place is no longer."""
+    store = opened(tmp_path)
+    for topic in ("t", "t", "t"):
+        store.put(StoreMessage(topic, 0, b""))
+    asyncio.run(store.stop())
+    overwrite(tmp_path / LOG, 92 + 4, bytes(4))
+    assert run("repair", tmp_path, "--apply", "--yes").exit_code == 0
+    assert verified(tmp_path)["gaps"] == 1
+    assert [json.loads(line)["queueOffset"] for line in run("dump", tmp_path).stdout.splitlines()] == [0, 2]
+
+
+@pytest.mark.parametrize(("position", "data"), [(27, b"\x09"), (15, b"\x01"), (88 + 503 + 1, b"x")])
+def test_a_message_with_a_damaged_head_is_found_by_its_entry(root: Path, position: int, data: bytes) -> None:
+    """The check sum is the body's only: a wrong offset, queue or topic shows where its queue leads to it."""
+    start = record_starts(root)[10]
+    overwrite(root / LOG, start + position, data)
+    found = verified(root)
+    assert (found["sound"], found["lost_messages"]) == (False, [["orders", 0, 5]])
+    assert "number 5 of orders queue 0 leads to it" in run("verify", root).stdout
+    run("repair", root, "--apply", "--yes")
+    assert verified(root)["sound"]
+    assert bodies(root, 0) == [number for number in range(0, 300, 2) if number != 10]
+    assert bodies(root, 1) == list(range(1, 300, 2))
+
+
+def test_a_wrong_number_is_found_without_queues_too(root: Path) -> None:
+    """It fits nowhere among the others, and costs none of them."""
+    overwrite(root / LOG, record_starts(root)[10] + 27, b"\x09")
+    shutil.rmtree(root / "consumequeue")
+    run("repair", root, "-c", settings_file(root), "--apply", "--yes")
+    assert bodies(root, 0) == [number for number in range(0, 300, 2) if number != 10]
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_queue_file_that_was_cut_short_is_damage(root: Path, *, is_last: bool) -> None:
+    """No broker starts with it; whether it lacks entries or not."""
+    os.truncate(root / QUEUE, 3980 if is_last else 2000)
+    found = verified(root)
+    assert (found["sound"], found["odd_queue_files"]) == (False, [QUEUE])
+    run("repair", root, "--apply", "--yes")
+    assert verified(root)["sound"]
+    assert bodies(root, 0) == list(range(0, 300, 2))
+
+
+def test_queue_files_all_cut_to_one_size_are_told(root: Path) -> None:
+    """Nothing in the store says what their size was: verify says so, and sees it with the broker's settings."""
+    for queue_id in (0, 1):
+        os.truncate(root / QUEUE.replace("/0/", f"/{queue_id}/"), 4000)
+    assert not verified(root)["queue_file_size_is_certain"]
+    assert "give the broker's settings by -c" in run("verify", root).stdout
+    config = settings_file(root)
+    assert run("verify", root, "-c", config).exit_code == 1
+    run("repair", root, "-c", config, "--apply", "--yes")
+    assert run("verify", root, "-c", config).exit_code == 0
+    assert bodies(root, 0) == list(range(0, 300, 2))
+
+
+def test_a_log_that_lost_its_last_messages_is_damage(root: Path) -> None:
+    """The checkpoint says that they were on the disk; zeros in their place are not taken for the log's end."""
+    start = record_starts(root)[-3]
+    last = max((root / "commitlog").iterdir())
+    end = verified(root)["end"]
+    assert isinstance(end, int)
+    overwrite(last, start - int(last.name), bytes(end - start))
+    found = verified(root)
+    assert (found["sound"], found["log_short_of"], found["lost"]) == (False, end, 3)
+    run("repair", root, "--apply", "--yes")
+    assert verified(root)["sound"]
+
+
+def test_a_damaged_note_of_a_deletion_is_written_anew(root: Path) -> None:
+    """Its queue entry says where it was, and of which topic."""
+    store = opened(root)
+    place = store.max_commit_log_offset
+    store.delete_topic("orders")
+    store.put(StoreMessage("orders", 1, b"500"))
+    asyncio.run(store.stop())
+    last = max((root / "commitlog").iterdir())
+    overwrite(last, place - int(last.name) + 30, bytes(30))
+    found = verified(root)
+    assert (found["sound"], found["deleted"], found["missing_entries"]) == (False, 300, 0)
+    assert found["damaged_deletions"] == [{"offset": place, "number": 0, "topic": "orders"}]
+    run("repair", root, "--apply", "--yes")
+    shutil.rmtree(root / "consumequeue")
+    assert (bodies(root, 0), bodies(root, 1)) == ([], [500])
+
+
+def without_notes(root: Path) -> None:
+    """Make the store one of Apache's: its checkpoint has no mark of ours."""
+    overwrite(root / "checkpoint", 64, bytes(40))
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_deletion_by_another_broker_shows_in_its_queues(root: Path, *, is_made_anew: bool) -> None:
+    """Apache's broker notes none: a topic that is not there was deleted, as was a queue before all others begin anew.
+
+    A repair notes the deletion of the topic, so its messages stay deleted whatever is lost then.
+    """
+    store = opened(root)
+    for number in range(3):
+        store.put(StoreMessage("bills", 0, b"%03d" % number))
+    if is_made_anew:
+        shutil.rmtree(root / "consumequeue" / "orders")
+        asyncio.run(store.stop())
+        ours = opened(root)
+        ours.put(StoreMessage("orders", 1, b"500"))
+        asyncio.run(ours.stop())
+    else:
+        asyncio.run(store.stop())
+        shutil.rmtree(root / "consumequeue" / "bills")
+    without_notes(root)
+    found = verified(root)
+    assert (found["sound"], found["deleted"]) == (True, 300 if is_made_anew else 3)
+    report = json.loads(run("repair", root, "--apply", "--yes", "--json").stdout)
+    assert report["plan"]["noted_deletions"] == ([] if is_made_anew else ["bills"])
+    assert (report["after"]["sound"], report["after"]["deleted"]) == (True, found["deleted"])
+    assert bodies(root, 1) == ([500] if is_made_anew else list(range(1, 300, 2)))
+    if not is_made_anew:
+        shutil.rmtree(root / "consumequeue")
+        store = opened(root)
+        assert store.topics_with_queues() == {"orders": [0, 1], DELETIONS_TOPIC: [0]}
+        asyncio.run(store.stop())
+
+
+def test_a_topic_made_anew_with_a_queue_of_its_own_is_no_damage(tmp_path: Path) -> None:
+    """Its former queue has no messages any more: nothing is missing, and the deleted ones do not come back."""
+    store = opened(tmp_path)
+    for number in range(3):
+        store.put(StoreMessage("orders", 0, b"%03d" % number))
+    store.delete_topic("orders")
+    store.put(StoreMessage("orders", 1, b"500"))
+    asyncio.run(store.stop())
+    found = verified(tmp_path)
+    assert (found["sound"], found["deleted"], found["deleted_topics"]) == (True, 3, {"orders": 3})
+    run("repair", tmp_path, "--apply", "--yes")
+    assert (bodies(tmp_path, 0), bodies(tmp_path, 1)) == ([], [500])
+    assert verified(tmp_path)["sound"]
 
 
 def test_a_store_in_use_is_left_alone(root: Path) -> None:
@@ -446,7 +648,7 @@ def test_a_store_that_may_only_be_read_is_verified(root: Path) -> None:
     result = run("verify", root, "--json")
     assert (result.exit_code, json.loads(result.stdout)["records"]) == (0, 300)
     assert "so it is not known whether a broker has the store open" in result.stderr
-    assert run("repair", root, "--yes").exit_code == 1
+    assert run("repair", root, "--apply", "--yes").exit_code == 1
 
 
 def test_a_directory_without_a_store_is_told(tmp_path: Path) -> None:

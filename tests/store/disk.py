@@ -87,6 +87,22 @@ class Disk:
             self._sync(path / name)
         self.file_system.sync(path)
 
+    def copy_to(self, target: Path) -> None:
+        """Write what a process would find here to a directory of the operating system."""
+        self._copy(self.root, target)
+
+    def _copy(self, path: Path, target: Path) -> None:
+        if (
+            self.file_system.is_directory(path)
+            if isinstance(self.file_system, FaultyFileSystem)
+            else path.is_dir()
+        ):
+            target.mkdir(parents=True)
+            for name in self.file_system.names(path):
+                self._copy(path / name, target / name)
+        else:
+            target.write_bytes(self.file_system.read(path, 0, self.file_system.size(path) or 0))
+
     def bytes_of(self, path: Path) -> bytes:
         """Return what is in a file."""
         return bytes(self.file_system.map(path))

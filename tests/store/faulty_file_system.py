@@ -73,6 +73,9 @@ class FaultyFileSystem:
             self._expect_writable(path)
         self._directories |= {path, *path.parents}
 
+    def is_directory(self, path: Path) -> bool:
+        return path in self._directories
+
     def names(self, path: Path) -> list[str]:
         return sorted(
             other.name for other in {*self._files, *self._directories} if other.parent == path != other
