@@ -20,6 +20,7 @@ from rocket_remoting.codes import ResponseCode
 from rocket_remoting.topics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
+    DELETIONS_TOPIC,
     OFFSET_MOVED_EVENT,
     REPLY_TOPIC_POSTFIX,
     SCHEDULE_TOPIC,
@@ -36,7 +37,9 @@ from rocket_remoting.topics import (
 
 __all__ = ["INTERNAL_TOPICS", "PREDEFINED_GROUPS", "REPORT_TOPICS", "SHARED_TOPICS", "SystemNames"]
 
-INTERNAL_TOPICS = frozenset({SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TIMER_TOPIC})
+INTERNAL_TOPICS = frozenset(
+    {SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TIMER_TOPIC, DELETIONS_TOPIC}
+)
 """Queues that the broker itself reads, and every other topic whose name begins with ``rmq_sys_``. mqadmin's printMsg,
 printMsgByQueue, consumeMessage and queryMsgByOffset show their messages, as the group TOOLS_CONSUMER."""
 
