@@ -2,10 +2,13 @@
 
 Many records at once are decoded by numpy and Arrow without a loop; few of them, and those with something odd in
 them (a compressed body, a property twice, no separator), by the decoder of `rocket_remoting.record`, one by one.
-Both give the same. This module does no I/O.
+Both give the same. A compressed body is decompressed when its row is made, within a limit, and a batch ends where its
+bodies become large. This module does no I/O.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,14 +17,23 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from pyspark_rocketmq.errors import UnreadableBodyError
 from pyspark_rocketmq.properties import Pairs, cut, pairs
 from pyspark_rocketmq.records import Ints, Layout, OddRecordsError, layout
+from rocket_remoting.compression import DEFAULT_LIMIT, decompress
+from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.message import MessageExt
 from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
 from rocket_remoting.record import decode_record, decode_records
+from rocket_remoting.sys_flag import COMPRESSED
+
+_log = logging.getLogger(__name__)
 
 FEW_BYTES = 48 * 1024
 """Below this, about 200 small messages, one by one is faster."""
+
+BATCH_SIZE = 16 * 1024 * 1024
+"""Bytes of bodies in a batch that is decoded one by one; the body that goes beyond is its last one."""
 
 _LOG_APPEND_TIME = 1
 _FARTHEST = (2**63 - 1) // 1000
@@ -46,17 +58,29 @@ class Decoder:
     Args:
         schema: The columns.
         tags: Only messages with one of these tags, which brokers compare by hash codes alone; empty: all.
+        max_body_size: Bytes that a compressed body may have when it is decompressed.
+        fails: Whether a body that cannot be decompressed is an error; otherwise its message is passed over.
     """
 
-    def __init__(self, schema: StructType, tags: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        schema: StructType,
+        tags: frozenset[str] = frozenset(),
+        *,
+        max_body_size: int = DEFAULT_LIMIT,
+        fails: bool = True,
+    ) -> None:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._names = [(field.name, _SAME_AS.get(field.name, field.name)) for field in self._schema]
         self._tags = tags
+        self._max_body_size = max_body_size
+        self._fails = fails
+        self._has_bodies = any(name == "body" for _, name in self._names)
 
     def decode(
         self, records: bytes | memoryview, broker_name: str, before: int | None = None
-    ) -> pa.RecordBatch:
-        """The messages, in order.
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the messages, in order.
 
         Args:
             records: Whole records, one after the other.
@@ -65,25 +89,66 @@ class Decoder:
 
         Raises:
             RemoteProtocolError: Something in it is no whole, well-formed record.
+            UnreadableBodyError: A body is damaged or too large.
         """
         if len(records) >= FEW_BYTES:
             try:
-                return self._decode_at_once(records, broker_name, before)
+                batch = self._decode_at_once(records, broker_name, before)
             except (OddRecordsError, pa.ArrowInvalid):  # the latter: text that is not UTF-8
                 pass
-        return self._decode_one_by_one(records, broker_name, before)
+            else:
+                yield batch
+                return
+        yield from self._decode_one_by_one(records, broker_name, before)
 
     def _decode_one_by_one(
         self, records: bytes | memoryview, broker_name: str, before: int | None
-    ) -> pa.RecordBatch:
-        messages = [
-            message
-            for message in decode_records(records)
-            if (before is None or message.queue_offset < before)
-            and (not self._tags or message.tags in self._tags)
-        ]
-        for message in messages:
+    ) -> Iterator[pa.RecordBatch]:
+        part: list[MessageExt] = []
+        size = 0
+        waiting = deque(decode_records(records, decompress=False))
+        while waiting:  # taken out one by one, so that no body outlives its batch
+            message = waiting.popleft()
+            if (before is not None and message.queue_offset >= before) or (
+                self._tags and message.tags not in self._tags
+            ):
+                continue
             message.broker_name = broker_name
+            if not self._is_readable(message):
+                continue
+            part.append(message)
+            size += len(message.body)
+            if size >= BATCH_SIZE:
+                batch = self._batch(part)
+                part, size = [], 0
+                yield batch
+        if part:
+            yield self._batch(part)
+
+    def _is_readable(self, message: MessageExt) -> bool:
+        """Decompress the message's body, if it is compressed and wanted; False if the message is to be passed over.
+
+        Raises:
+            UnreadableBodyError: The body is damaged or too large.
+        """
+        if message.sys_flag & COMPRESSED:
+            if self._has_bodies:
+                try:
+                    message.body = decompress(message.body, message.sys_flag, self._max_body_size)
+                except RemoteProtocolError as error:
+                    told = (
+                        f"message {message.queue_offset} of {message.queue} cannot be decompressed: {error}"
+                    )
+                    if self._fails:
+                        raise UnreadableBodyError(
+                            f"{told}; set maxDecompressedBodySize higher, or failOnDataLoss=false to pass over it"
+                        ) from error
+                    _log.warning("%s; reading goes on behind it", told)
+                    return False
+            message.sys_flag &= ~COMPRESSED
+        return True
+
+    def _batch(self, messages: list[MessageExt]) -> pa.RecordBatch:
         columns = [[_VALUES[name](message) for message in messages] for _, name in self._names]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -7,6 +7,7 @@
     ├── SchemaError          a column is unknown, missing or of a wrong type
     ├── OffsetError          offsets, in an option or a checkpoint, do not fit
     ├── DataLossError        messages that were to be read are gone
+    ├── UnreadableBodyError  a message's body cannot be decompressed
     ├── ClusterError         name servers or brokers cannot be had, or do not know a topic
     └── UnsendableError      a row cannot be sent as it is
 
@@ -35,6 +36,10 @@ class OffsetError(RocketMQError):
 
 class DataLossError(RocketMQError):
     """Messages that were to be read are gone."""
+
+
+class UnreadableBodyError(RocketMQError):
+    """A message's body is damaged, or larger than `maxDecompressedBodySize` when it is decompressed."""
 
 
 class ClusterError(RocketMQError):

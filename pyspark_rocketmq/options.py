@@ -14,6 +14,7 @@ from typing import TypeVar
 from pyspark_rocketmq.errors import OptionError, suggestion
 from pyspark_rocketmq.partitions import Plan
 from pyspark_rocketmq.starting import Position, Strategy, offsets_option, timestamps_option
+from rocket_remoting.compression import DEFAULT_LIMIT
 
 PREFIX = "rocketmq."
 DEFAULT_GROUP = "pyspark_rocketmq"
@@ -26,6 +27,7 @@ _READ = {
     "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "packBelow",
     "consumerGroup", "groupIdPrefix", "commitOffsets", "pullTimeoutMs", "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs", "tag", "sql", "pullBatchSize", "pullDepth", "filterPushdown", "includeHeaders",
+    "maxDecompressedBodySize",
 }  # fmt: skip
 _WRITE = {
     "tag", "delayLevel", "batchSize", "maxRequestSize", "maxMessageSize", "orderKey", "delivery",
@@ -91,6 +93,7 @@ class SourceOptions:
     patience: float
     include_headers: bool
     filter_pushdown: bool
+    max_decompressed_body_size: int
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         patience=pull_timeout,
         include_headers=given.boolean("includeHeaders", False),
         filter_pushdown=given.boolean("filterPushdown", False),
+        max_decompressed_body_size=given.integer("maxDecompressedBodySize", DEFAULT_LIMIT, minimum=1),
     )
 
 

@@ -24,10 +24,16 @@ def read(options: SourceOptions, schema: StructType, partition: RangePartition) 
 
     Raises:
         DataLossError: Messages are gone, and that is not to be borne.
+        UnreadableBodyError: A body cannot be decompressed, likewise.
     """
     client = pool.client(options.cluster)
     subscription = Subscription(options.cluster.group, options.expression, 0.0, options.expression_type)
-    decoder = Decoder(schema, subscription.tags)
+    decoder = Decoder(
+        schema,
+        subscription.tags,
+        max_body_size=options.max_decompressed_body_size,
+        fails=options.fail_on_data_loss,
+    )
     parts = client.read_ranges(
         partition.ranges,
         expression=options.expression,
@@ -39,7 +45,7 @@ def read(options: SourceOptions, schema: StructType, partition: RangePartition) 
     for group in _grouped(_checked(parts, options.fail_on_data_loss), not subscription.takes_all):
         records = group[0].records if len(group) == 1 else b"".join([part.records for part in group])
         before = None if subscription.takes_all else group[0].end
-        yield decoder.decode(records, group[0].queue.broker_name, before)
+        yield from decoder.decode(records, group[0].queue.broker_name, before)
 
 
 def _grouped(parts: Iterator[RangePart], is_filtered: bool) -> Iterator[list[RangePart]]:

@@ -1,5 +1,6 @@
 """What is asked for and what comes back when messages are pulled."""
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import NamedTuple
@@ -60,7 +61,9 @@ class PullResult(NamedTuple):
                 `message` on to pass over it.
         """
         broker_name = self.request.queue.broker_name
-        for message in decode_records(self.records, decompress=False):
+        waiting = deque(decode_records(self.records, decompress=False))
+        while waiting:  # taken out one by one, so that a body is in memory no longer than its message is used
+            message = waiting.popleft()
             if self.tags and message.tags not in self.tags:
                 continue
             message.broker_name = broker_name

@@ -1,5 +1,7 @@
 """The vectorised decoder gives what the decoder of `rocket_remoting.record` gives."""
 
+import tracemalloc
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,10 +11,13 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_rocketmq import decode
 from pyspark_rocketmq.decode import Decoder
+from pyspark_rocketmq.errors import UnreadableBodyError
 from pyspark_rocketmq.schema import COLUMNS, KAFKA_COLUMNS
 from rocket_remoting.compression import CompressionType, compress
 from rocket_remoting.errors import RemoteProtocolError
@@ -72,13 +77,18 @@ def record(draw: st.DrawFn) -> bytes:
     )
 
 
+def table(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """All rows of the batches."""
+    return pa.Table.from_batches(batches, schema=to_arrow_schema(EVERYTHING, timezone="UTC"))
+
+
 def both_ways(records: bytes, *arguments: Any, tags: frozenset[str] = frozenset()) -> tuple[Any, Any]:
     """What the two ways of decoding give."""
     decoder = Decoder(EVERYTHING, tags)
-    one_by_one = decoder._decode_one_by_one(records, "broker-a", *arguments or (None,))
+    one_by_one = table(decoder._decode_one_by_one(records, "broker-a", *arguments or (None,)))
     few, decode.FEW_BYTES = decode.FEW_BYTES, 0
     try:
-        at_once = decoder.decode(records, "broker-a", *arguments)
+        at_once = table(decoder.decode(records, "broker-a", *arguments))
     finally:
         decode.FEW_BYTES = few
     return at_once, one_by_one
@@ -130,4 +140,66 @@ def test_a_cut_record_is_an_error(cut: int) -> None:
     """Half a record is told as what it is, not passed over."""
     records = plain(1) * 1000
     with pytest.raises(RemoteProtocolError, match="record at"):
-        Decoder(EVERYTHING).decode(records[:-cut], "broker-a")
+        list(Decoder(EVERYTHING).decode(records[:-cut], "broker-a"))
+
+
+MIB = 1 << 20
+
+
+def large(number: int, size: int, kind: CompressionType = CompressionType.ZSTD) -> bytes:
+    """A record whose body takes a thousand times its bytes."""
+    fields = {"queue_id": 1, "queue_offset": number, "sys_flag": COMPRESSED | kind.sys_flag}
+    return encode_record(
+        "orders",
+        compress(bytes(size), kind),
+        b"",
+        commit_log_offset=0,
+        flag=0,
+        born_timestamp=1,
+        born_host=("1.2.3.4", 5),
+        store_timestamp=2,
+        store_host=("1.2.3.4", 5),
+        **fields,
+    )
+
+
+BODIES = StructType([StructField(name, COLUMNS[name]) for name in ("queue_offset", "body")])
+
+
+def test_large_bodies_come_in_batches_of_their_own() -> None:
+    """Sixty of 4 MiB take no more memory than some of them."""
+    records = b"".join(large(number, 4 * MIB) for number in range(60))
+    offsets: list[int] = []
+    tracemalloc.start()
+    try:
+        for batch in Decoder(BODIES).decode(records, "broker-a"):
+            assert batch.nbytes < 17 * MIB
+            offsets += batch["queue_offset"].to_pylist()
+            del batch
+        assert tracemalloc.get_traced_memory()[1] < 48 * MIB
+    finally:
+        tracemalloc.stop()
+    assert offsets == list(range(60))
+
+
+@pytest.mark.parametrize("kind", list(CompressionType))
+def test_a_body_beyond_the_limit_fails_the_task_or_is_passed_over(
+    kind: CompressionType, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As whatever is lost: the error names the message, and both options."""
+    records = plain(1) + large(2, 8 * MIB, kind) + plain(3)
+    with pytest.raises(UnreadableBodyError) as caught:
+        list(Decoder(BODIES, max_body_size=MIB).decode(records, "broker-a"))
+    assert "message 2 of queue 1 of orders at broker-a cannot be decompressed" in str(caught.value)
+    assert "maxDecompressedBodySize" in str(caught.value)
+    assert "failOnDataLoss" in str(caught.value)
+    (batch,) = Decoder(BODIES, max_body_size=MIB, fails=False).decode(records, "broker-a")
+    assert batch["queue_offset"].to_pylist() == [1, 3]
+    assert "message 2 of queue 1" in caplog.text
+
+
+def test_a_body_that_nobody_wants_is_not_decompressed() -> None:
+    """It may be as large as it likes."""
+    offsets = StructType(BODIES.fields[:1])
+    (batch,) = Decoder(offsets, max_body_size=1).decode(large(2, 8 * MIB), "broker-a")
+    assert batch["queue_offset"].to_pylist() == [2]

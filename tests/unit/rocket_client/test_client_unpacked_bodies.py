@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from rocket_client import ClientSettings, UnreadableBodyError
+from rocket_client import ClientSettings, PullStatus, UnreadableBodyError
+from rocket_client.blocking import PullRequest, PullResult
 from rocket_client.unpacked_bodies import SMALL_SIZE, UnpackedBodies, is_compressed
-from rocket_remoting import MessageExt
+from rocket_remoting import MessageExt, MessageQueue
 from rocket_remoting.compression import CompressionType, compress
+from rocket_remoting.record import encode_record
 from rocket_remoting.sys_flag import COMPRESSED
 from streamkit.testing.virtual_time import VirtualTime
 
@@ -154,3 +156,50 @@ def test_the_limits_fit_together() -> None:
         ClientSettings(name_servers="a:1", max_decompressed_body_size=5, max_decompressed_size=4)
     with pytest.raises(ValueError, match="max_decompressed_body_size must be at least 1"):
         ClientSettings(name_servers="a:1", max_decompressed_body_size=0)
+
+
+def pulled(*sizes: int) -> PullResult:
+    """A blocking client's pull, whose bodies have these sizes when they are decompressed."""
+    records = b"".join(
+        encode_record(
+            "orders",
+            compress(bytes(size)),
+            b"",
+            queue_id=0,
+            queue_offset=offset,
+            commit_log_offset=0,
+            sys_flag=COMPRESSED,
+            flag=0,
+            born_timestamp=1,
+            born_host=("127.0.0.1", 1),
+            store_timestamp=2,
+            store_host=("127.0.0.1", 2),
+        )
+        for offset, size in enumerate(sizes)
+    )
+    asked = PullRequest(MessageQueue("orders", "broker-a", 0), 0)
+    return PullResult(asked, PullStatus.FOUND, len(sizes), 0, len(sizes), records)
+
+
+def test_a_blocking_client_decompresses_one_body_at_a_time() -> None:
+    """When its message is asked for; it is in memory as long as it is used."""
+    result = pulled(*[LIMIT] * 30)
+    tracemalloc.start()
+    try:
+        count = 0
+        for message in result.messages():
+            assert (len(message.body), message.queue_offset) == (LIMIT, count)
+            count += 1
+        assert tracemalloc.get_traced_memory()[1] < 4 * LIMIT
+    finally:
+        tracemalloc.stop()
+    assert count == 30
+
+
+def test_a_blocking_client_tells_a_body_beyond_the_limit() -> None:
+    """With its message, behind whose offset reading may go on."""
+    messages = pulled(5000, LIMIT + 1, 5000).messages(max_body_size=LIMIT)
+    assert len(next(messages).body) == 5000
+    with pytest.raises(UnreadableBodyError, match=f"exceeds {LIMIT} bytes") as caught:
+        next(messages)
+    assert caught.value.message.queue_offset == 1
