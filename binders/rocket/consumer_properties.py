@@ -140,7 +140,7 @@ class RocketConsumerProperties(ExtendedConsumerProperties, BindingProperties):
     pull_threshold_for_queue: int = Field(default=1000, ge=1)
     """A queue is not pulled while more messages than this are cached."""
     pull_threshold_size_for_queue: int = Field(default=100, ge=1)
-    """The same in MiB."""
+    """The same in MiB: bodies count as they are in memory, decompressed only while they are consumed."""
     max_decompressed_body_size: int = Field(default=DEFAULT_LIMIT, ge=1)
     """Bytes that a compressed body may have when it is decompressed; a message whose body has more is a dead letter."""
     max_decompressed_size: int = Field(default=2 * DEFAULT_LIMIT, ge=1, validate_default=True)
