@@ -175,6 +175,8 @@ class Sending(Conversation):
         answer = self.ask(client, Code.RECALL_MESSAGE, header)
         if answer.code == OK and expected.kills == self.stage.kills and expected.due > self.stage.now + 3:
             expected.is_cancelled = True
+        elif answer.code == OK:
+            self.model.expected.remove(expected)
 
     @step(client=clients, topic=topics, queue_id=queue_ids)
     def begin_transaction(self, *, client: int, topic: str, queue_id: int) -> None:
