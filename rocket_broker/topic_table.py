@@ -78,7 +78,7 @@ class TopicTable:
     def load(self) -> bool:
         """Read ``topics.json``; what it says of a topic wins over the defaults of the broker's own topics.
 
-        Return whether there was one.
+        Return whether there was one, or changes that have not been written into one yet.
 
         Raises:
             DamagedTable: Neither the file nor its backup can be read.
@@ -87,13 +87,14 @@ class TopicTable:
         if stored is not None:
             self._configs.update(stored.topic_config_table)
             self.data_version = stored.data_version
-        for change in self.journal.read(self.data_version, TopicConfig):
+        changes = self.journal.read(self.data_version, TopicConfig)
+        for change in changes:
             if change.entry is not None:
                 self._configs[change.entry.topic_name] = change.entry
             else:
                 self._configs.pop(change.removed, None)
             self.data_version = change.version
-        return stored is not None
+        return stored is not None or bool(changes)
 
     def get(self, topic: str) -> TopicConfig | None:
         """Return the topic's configuration, or None when it does not exist."""

@@ -24,7 +24,7 @@ from rocket_broker.store.survey import Survey
 from rocket_broker.store.surveyor import survey
 from rocket_remoting.record import decode_record
 from rocket_remoting.topics import is_system_topic
-from tests.store.disk import Disk, FakeClock, message
+from tests.store.disk import Disk, FakeClock, delete_old, message
 from tests.store.faulty_file_system import FaultyFileSystem
 
 STORE_LOG = logging.getLogger("rocket_broker.store")
@@ -145,7 +145,7 @@ class ToolsMachine(RuleBasedStateMachine):
 
     @rule()
     def delete_old(self) -> None:
-        asyncio.run(self.store.delete_before(2**62))
+        delete_old(self.store)
 
     @rule()
     def flush(self) -> None:
