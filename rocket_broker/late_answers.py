@@ -10,11 +10,15 @@ from rocket_remoting.connection import Connection
 
 __all__ = ["LateAnswers"]
 
+MOST_AT_ONCE = 16
+"""Requests that are handled at once: each may hold an answer of `MAX_ANSWER` bytes, or wait for the disk."""
+
 
 class LateAnswers:
     """The requests that are under way."""
 
     def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(
@@ -30,12 +34,15 @@ class LateAnswers:
         """Return when all of them are handled."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    @staticmethod
     async def _answer(
-        connection: Connection, command: RemotingCommand, handling: Coroutine[Any, Any, RemotingCommand]
+        self,
+        connection: Connection,
+        command: RemotingCommand,
+        handling: Coroutine[Any, Any, RemotingCommand],
     ) -> None:
         try:
-            answer: RemotingCommand | None = await handling
+            async with self._turns:
+                answer: RemotingCommand | None = await handling
         except Exception as error:
             answer = failure_answer(connection, command, error)
         if answer is not None and not command.is_oneway:

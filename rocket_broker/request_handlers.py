@@ -18,6 +18,7 @@ from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.groups import GroupsProcessor
 from rocket_broker.processors.locks import LocksProcessor
 from rocket_broker.processors.messages import MessagesProcessor
+from rocket_broker.processors.offset_reset import OffsetResetProcessor
 from rocket_broker.processors.offsets import OffsetsProcessor
 from rocket_broker.processors.pull import PullProcessor
 from rocket_broker.processors.recall import RecallProcessor
@@ -164,8 +165,15 @@ class RequestHandlers:
             offsets=offsets,
             consumers=consumers,
         )
-        self._relay = relay = RelayProcessor(
-            settings=settings, store=store, topics=topics, groups=groups, offsets=offsets, consumers=consumers
+        self._relay = relay = RelayProcessor(settings=settings, store=store, consumers=consumers)
+        resetting = OffsetResetProcessor(
+            settings=settings,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            late=late,
         )
         self._replies = replies = ReplyProcessor(
             settings=settings,
@@ -244,7 +252,7 @@ class RequestHandlers:
             Code.GET_BROKER_CONSUME_STATS: stats.of_all,
             Code.CLONE_GROUP_OFFSET: stats.clone,
             # Tools to live consumers
-            Code.INVOKE_BROKER_TO_RESET_OFFSET: relay.reset_offset,
+            Code.INVOKE_BROKER_TO_RESET_OFFSET: resetting.reset,
             Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: relay.consumer_status,
             Code.GET_CONSUMER_RUNNING_INFO: relay.running_info,
             Code.CONSUME_MESSAGE_DIRECTLY: relay.consume_directly,

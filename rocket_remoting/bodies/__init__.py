@@ -56,6 +56,7 @@ from rocket_remoting.bodies.json_body import (
     Body,
     KeyedBody,
     decode_body,
+    decode_steps,
     encode_body,
 )
 from rocket_remoting.bodies.long_body import Entries, Items, Later, LongBody, encode_in_pieces
@@ -143,6 +144,7 @@ __all__ = [
     "TopicStatsTable",
     "UnlockBatchRequestBody",
     "decode_body",
+    "decode_steps",
     "encode_body",
     "encode_in_pieces",
     "encode_register_broker_body",
