@@ -10,6 +10,7 @@ from rocket_broker.heartbeat_limits import HeartbeatLimits
 from rocket_broker.held_pulls import HeldPulls
 from rocket_broker.late_answers import LateAnswers
 from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.new_queues import NewQueues
 from rocket_broker.processors.cleaning import CleaningProcessor
 from rocket_broker.processors.clients import ClientsProcessor
 from rocket_broker.processors.consume_stats import ConsumeStatsProcessor
@@ -88,7 +89,12 @@ class RequestHandlers:
     ) -> None:
         name = settings.broker_name
         destinations = Destinations(
-            settings=settings, clock=clock, topics=topics, groups=groups, host=settings.advertised_host
+            settings=settings,
+            clock=clock,
+            topics=topics,
+            groups=groups,
+            new_queues=NewQueues(store),
+            host=settings.advertised_host,
         )
         self._sending = sending = SendProcessor(
             settings=settings,

@@ -18,6 +18,7 @@ from rocket_broker.filter.sql import (
     load_steps,
 )
 from rocket_broker.loop_time import loop_time
+from rocket_broker.rates import Allowance, Rates
 from rocket_broker.refusal import Refusal
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.connection import Connection
@@ -30,44 +31,14 @@ AT_ONCE_TOGETHER = 16 * MAX_LENGTH
 A_SECOND_TOGETHER = 2 * MAX_LENGTH
 """About a fifth of a processor. One client's are a quarter of that."""
 
-MOST_REMEMBERED = 4096
-"""Clients that had something compiled. Beyond so many, those are forgotten that may have as much compiled as at first,
-8 seconds after their last expression."""
-
-
-class _Allowance:
-    """Fills by the second up to what may be taken at once."""
-
-    __slots__ = ("_at_once", "_left", "_per_second", "_seen")
-
-    def __init__(self, at_once: int, per_second: int, now: float) -> None:
-        self._at_once = at_once
-        self._per_second = per_second
-        self._left: float = at_once
-        self._seen = now
-
-    def has(self, number: int, now: float) -> bool:
-        """Whether so many may be taken."""
-        self._left = min(self._at_once, self._left + (now - self._seen) * self._per_second)
-        self._seen = now
-        return self._left >= number
-
-    def take(self, number: int) -> None:
-        """Take so many, which there are."""
-        self._left -= number
-
-    def is_full(self, now: float) -> bool:
-        """Return whether the most may be taken, as at first."""
-        return self.has(self._at_once, now)
-
 
 class Compiling:
     """What clients may still have compiled."""
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self._time = time
-        self._together: _Allowance | None = None
-        self._of_client: dict[Connection | str, _Allowance] = {}
+        self._together: Allowance | None = None
+        self._rates = Rates(AT_ONCE, A_SECOND)
 
     def compile(self, text: str | None, connection: Connection | None = None) -> SqlExpression:
         """Return the expression, compiled for the connection's client.
@@ -103,29 +74,15 @@ class Compiling:
 
     def connection_closed(self, connection: Connection) -> None:
         """Forget the connection."""
-        self._of_client.pop(connection, None)
-
-    def _allowance_of(self, connection: Connection, now: float) -> _Allowance:
-        """Return what the client may still have compiled: its address, or at the broker's own its connection."""
-        client = connection.counted_as or connection
-        found = self._of_client.get(client)
-        if found is None:
-            if len(self._of_client) >= MOST_REMEMBERED:
-                self._of_client = {
-                    known: allowance
-                    for known, allowance in self._of_client.items()
-                    if not allowance.is_full(now)
-                }
-            found = self._of_client[client] = _Allowance(AT_ONCE, A_SECOND, now)
-        return found
+        self._rates.connection_closed(connection)
 
     def _take(self, number: int, connection: Connection | None) -> None:
         now = self._time()
         if self._together is None:
-            self._together = _Allowance(AT_ONCE_TOGETHER, A_SECOND_TOGETHER, now)
+            self._together = Allowance(AT_ONCE_TOGETHER, A_SECOND_TOGETHER, now)
         mine = self._together
         if connection is not None:
-            mine = self._allowance_of(connection, now)
+            mine = self._rates.of(connection, now)
         if not (mine.has(number, now) and self._together.has(number, now)):
             raise Refusal(
                 ResponseCode.SYSTEM_BUSY,

@@ -2,6 +2,7 @@
 
 import random
 
+from rocket_broker.new_queues import NewQueues
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.refusal import SEE_FAQ, Refusal, check_topic_name
 from rocket_broker.settings import BrokerSettings
@@ -31,12 +32,14 @@ class Destinations:
         clock: Clock,
         topics: TopicTable,
         groups: SubscriptionGroupTable,
+        new_queues: NewQueues,
         host: str,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._topics = topics
         self._groups = groups
+        self._new_queues = new_queues
         self._host = host
 
     def topic(self, connection: Connection, header: SendMessageRequestHeader) -> TopicConfig:
@@ -66,17 +69,19 @@ class Destinations:
         """Return the queue the sender asked for; any when it asked for none.
 
         Raises:
-            Refusal: The topic has no such queue.
+            Refusal: The topic has no such queue, or it is a new one, of which the sender's address made too many.
         """
         queue_id = header.queue_id
         if queue_id < 0 and config.write_queue_nums > 0:
-            return random.randrange(config.write_queue_nums)
-        if not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
+            queue_id = random.randrange(config.write_queue_nums)
+        elif not 0 <= queue_id < max(config.write_queue_nums, config.read_queue_nums):
             raise Refusal(
                 ResponseCode.SYSTEM_ERROR,
                 f"request queueId[{queue_id}] is illegal, topic:[{config.topic_name}] "
                 f"topicConfig.writeQueueNums:[{config.write_queue_nums}] Producer: {connection.remote_address}",
             )
+        if connection.counted_as:
+            self._new_queues.count(connection, config.topic_name, queue_id)
         return queue_id
 
     def group(self, connection: Connection, name: str) -> SubscriptionGroupConfig:
@@ -104,6 +109,7 @@ class Destinations:
         check_topic_name(topic)
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = (TOPIC_UNIT_SUB if is_retry else TOPIC_UNIT) if header.unit_mode else 0
+        self._new_queues.check(connection)
         owner = connection.counted_as
         config = self._topics.create_by_send(
             topic,

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from rocket_broker import consumer_offset_table, heartbeat_limits, held_pulls, queue_locks
+from rocket_broker import consumer_offset_table, heartbeat_limits, held_pulls, new_queues, queue_locks
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.filter import consumer_filter_table
 from rocket_broker.filter.sql import MAX_LENGTH
 from rocket_broker.processors import relay, reply
 from rocket_broker.transaction import pending
-from rocket_remoting import MemoryTransport
+from rocket_remoting import MemoryTransport, Message
+from rocket_remoting.batch import encode_batch
 from rocket_remoting.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -167,6 +168,52 @@ def test_groups_of_one_address_leave_room_for_others() -> None:
     on_stage(scene, maxGroups="40")
 
 
+def test_new_queues_of_one_address_are_made_at_a_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps all clients waiting for its file: of known topics too, and no topic appears that would get none."""
+    monkeypatch.setattr(new_queues, "AT_ONCE", 10)
+    monkeypatch.setattr(new_queues, "A_SECOND", 2)
+
+    async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
+        await greedy.create_topic("wide", 100)
+        answers = [await greedy.try_send("wide", queue_id=queue) for queue in range(8)]
+        answers += [await greedy.try_send(f"flood-{number}") for number in range(4)]
+        assert [answer.code for answer in answers] == [OK] * 10 + [BUSY] * 2
+        assert f"address {GREEDY} made too many new queues lately" in (answers[-1].remark or "")
+        assert "flood-2" not in stage.broker.topics
+        batch = encode_batch([Message("wide", b"x")])
+        in_batch = await greedy.ask(Code.SEND_BATCH_MESSAGE, send_header("wide", queue_id=9), batch)
+        assert in_batch.code == BUSY
+        assert await greedy.end("wide", 9) == 0
+        await greedy.send("wide", queue_id=0)
+        for _ in range(20):  # a queue counts once, though its messages come later
+            await healthy.send("waiting", properties={"DELAY": "5"})
+        for number in range(5):
+            await healthy.send(f"honest-{number}")
+        local = await stage.client("127.0.0.1")
+        for number in range(11):
+            await local.send(f"local-{number}")
+        await asyncio.sleep(1)
+        answers = [await greedy.try_send(f"later-{number}") for number in range(3)]
+        assert [answer.code for answer in answers] == [OK, OK, BUSY]
+
+    on_stage(scene)
+
+
+def test_new_queues_of_one_address_are_bounded_in_the_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their files take disk space for good."""
+    monkeypatch.setattr(new_queues, "MOST", 10)
+
+    async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
+        answers = [await greedy.try_send(f"flood-{number}") for number in range(12)]
+        assert [answer.code for answer in answers] == [OK] * 10 + [BUSY] * 2
+        await asyncio.sleep(11)
+        answers = [await greedy.try_send(f"later-{number}") for number in range(2)]
+        assert [answer.code for answer in answers] == [OK, BUSY]
+        await healthy.send("orders")
+
+    on_stage(scene)
+
+
 # Offsets and locks
 
 
@@ -283,7 +330,7 @@ def test_the_connections_of_one_address_do_not_keep_the_broker_compiling() -> No
     """Together they have what one has, by pulls and by heartbeats."""
 
     async def scene(stage: Stage, greedy: RawClient, healthy: RawClient) -> None:
-        long = "a = '" + "x" * (MAX_LENGTH - 20) + "' OR b = {}"
+        long = "a = '" + "y" * (MAX_LENGTH - 20) + "' OR b = {}"
         await healthy.send()
         codes = []
         for number in range(8):
