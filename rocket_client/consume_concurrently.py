@@ -218,7 +218,7 @@ class ConcurrentConsumption:
             async with self._unpacking:
                 if self._has_room():
                     unpacked = await self._bodies.unpack_large(messages, unpacked)
-        process_queue.unpacked_size += unpacked.size
+        process_queue.growth += unpacked.growth
         try:
             if process_queue.dropped or self._stopped:
                 return
@@ -227,8 +227,8 @@ class ConcurrentConsumption:
                 return
             await self._consume_unpacked(process_queue, messages, unpacked)
         finally:
-            process_queue.unpacked_size -= unpacked.size
-            self._bodies.release(unpacked.size)
+            process_queue.growth -= unpacked.growth
+            self._bodies.release(unpacked.room)
 
     async def _consume_unpacked(
         self, process_queue: ProcessQueue, messages: list[MessageExt], unpacked: Unpacked

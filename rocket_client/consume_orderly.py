@@ -180,7 +180,7 @@ class OrderlyConsumption:
         messages = process_queue.take(self._batch_size)
         unpacked = await self._bodies.unpack(messages)
         count = len(unpacked.messages)
-        process_queue.unpacked_size += unpacked.size
+        process_queue.growth += unpacked.growth
         try:
             if self._line is not None:
                 await self._line.stand()
@@ -193,8 +193,8 @@ class OrderlyConsumption:
             process_queue.put_back(messages[count:])
             return await self._consume(process_queue, messages[:count], unpacked.messages, context)
         finally:
-            process_queue.unpacked_size -= unpacked.size
-            self._bodies.release(unpacked.size)
+            process_queue.growth -= unpacked.growth
+            self._bodies.release(unpacked.room)
 
     async def _reject(
         self, process_queue: ProcessQueue, messages: list[MessageExt], error: UnreadableBodyError

@@ -56,8 +56,8 @@ class PolledConsumption:
         self._waiting = 0
         # Invariant: queues with messages waiting, the one that was polled last at the end.
         self._filled: dict[ProcessQueue, None] = {}
-        # The messages that the last poll returned, as they were stored, and the room that they take decompressed.
-        self._polled: tuple[ProcessQueue, list[MessageExt], int] | None = None
+        # The messages that the last poll returned, as they were stored and as it returned them.
+        self._polled: tuple[ProcessQueue, list[MessageExt], Unpacked] | None = None
         self._arrival = asyncio.Event()
         self._closed = False
 
@@ -152,7 +152,7 @@ class PolledConsumption:
         A message whose body is unreadable is given back, and passed over.
         """
         if not is_compressed(messages):
-            self._polled = process_queue, messages, 0
+            self._polled = process_queue, messages, Unpacked(messages)
             return messages
         unpacked = Unpacked([])
         given: list[MessageExt] = []
@@ -167,11 +167,11 @@ class PolledConsumption:
             elif not process_queue.dropped:
                 given = unpacked.messages
                 done = len(given)
-                process_queue.unpacked_size += unpacked.size
-                self._polled = process_queue, messages[:done], unpacked.size
+                process_queue.growth += unpacked.growth
+                self._polled = process_queue, messages[:done], unpacked
         finally:
             if not given:
-                self._bodies.release(unpacked.size)
+                self._bodies.release(unpacked.room)
             self._put_back(process_queue, messages[done:])
         return given
 
@@ -184,10 +184,10 @@ class PolledConsumption:
     def settle(self) -> None:
         """What the last poll returned is consumed."""
         if self._polled is not None:
-            process_queue, messages, unpacked_size = self._polled
+            process_queue, messages, unpacked = self._polled
             process_queue.settle(messages)
-            process_queue.unpacked_size -= unpacked_size
-            self._bodies.release(unpacked_size)
+            process_queue.growth -= unpacked.growth
+            self._bodies.release(unpacked.room)
             self._polled = None
 
     def note(self, process_queues: Iterable[ProcessQueue]) -> None:

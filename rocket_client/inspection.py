@@ -56,7 +56,7 @@ def _queue_info(queue: ProcessQueue, committed: int, shift: int) -> ProcessQueue
         cached_msg_min_offset=first,
         cached_msg_max_offset=last,
         cached_msg_count=len(queue),
-        cached_msg_size_in_mi_b=queue.memory_size // MIB,
+        cached_msg_size_in_mi_b=queue.size // MIB,
         locked=queue.locked_at is not None,
         last_lock_timestamp=shift + round((queue.locked_at or 0) * 1000),
         droped=queue.dropped,

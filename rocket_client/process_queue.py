@@ -40,21 +40,21 @@ class ProcessQueue:
         "_waiting",
         "calls",
         "dropped",
+        "growth",
         "last_consume_at",
         "last_pull_at",
         "locked_at",
         "message_queue",
-        "size",
-        "unpacked_size",
+        "stored_size",
     )
 
     def __init__(self, message_queue: MessageQueue) -> None:
         self.message_queue = message_queue
         self.dropped = False
-        self.size = 0
+        self.stored_size = 0
         """Bytes of the bodies in it, as brokers store them."""
-        self.unpacked_size = 0
-        """Bytes of its bodies that are decompressed for calls or polls under way."""
+        self.growth = 0
+        """Bytes by which those of its bodies have grown that are decompressed for calls or polls under way."""
         self.calls = 0
         """Listener calls with messages of it that are under way, or whose outcome is on its way to a broker."""
         self.locked_at: float | None = None
@@ -92,7 +92,7 @@ class ProcessQueue:
         for message in fresh:
             known[message.queue_offset] = message
             size += len(message.body)
-        self.size += size
+        self.stored_size += size
         offsets = [message.queue_offset for message in fresh]
         if self._order and offsets[0] <= self._order[-1]:
             self._order = deque(sorted(known))
@@ -110,7 +110,7 @@ class ProcessQueue:
         for message in messages:
             offset = message.queue_offset
             if known.pop(offset, None) is not None:
-                self.size -= len(message.body)
+                self.stored_size -= len(message.body)
                 started.pop(offset, None)
         room = self._room
         if room is not None and len(known) <= self._room_below and not room.done():
@@ -134,9 +134,9 @@ class ProcessQueue:
         return True
 
     @property
-    def memory_size(self) -> int:
-        """Bytes of its bodies in memory."""
-        return self.size + self.unpacked_size
+    def size(self) -> int:
+        """Bytes of the bodies in it: compressed while they wait, decompressed while they are consumed."""
+        return self.stored_size + self.growth
 
     @property
     def max_span(self) -> int:
@@ -155,7 +155,7 @@ class ProcessQueue:
         self._waiting.clear()
         self._started.clear()
         self._next_offset = NOTHING_TO_COMMIT
-        self.size = 0
+        self.stored_size = 0
 
     async def room(self, below: int, seconds: float) -> None:
         """Return when at most `below` messages are unsettled, or after that many seconds."""

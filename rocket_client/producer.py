@@ -226,7 +226,7 @@ class Producer(GroupMember[ProducerSettings]):
         finally:
             self._client.replies.forget(correlation_id)
         unpacked = await self._bodies.unpack([replied])
-        self._bodies.release(unpacked.size)
+        self._bodies.release(unpacked.room)
         if unpacked.error is not None:
             raise unpacked.error
         return unpacked.messages[0]

@@ -24,6 +24,7 @@ from rocket_client.process_queue import ProcessQueue
 from rocket_client.pull_answer import PullAnswer, PullStatus
 from rocket_client.queue_pulls import PullTerms, QueuePulls
 from rocket_client.settings import ConsumerSettings
+from rocket_client.unpacked_bodies import is_compressed
 from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.codes import ResponseCode
 from rocket_remoting.errors import RemotingError, ResponseError
@@ -144,7 +145,8 @@ class PullLoop:
             offset = answer.next_begin_offset
             if messages:
                 self._consumption.submit(queue, list(queue.put(messages)))
-                if self._pause:
+                if self._pause or is_compressed(messages):
+                    # Calls that begin at once decompress their bodies, which count before the next pull.
                     await asyncio.sleep(self._pause)
             elif queue.skip_to(offset) and not self._member.polls:
                 self._offsets.update(self._queue, offset, increase_only=True)
@@ -162,7 +164,7 @@ class PullLoop:
         if len(queue) > limits.messages:
             await queue.room(limits.messages // 2, FLOW_CONTROL_DELAY)
             return False
-        if queue.memory_size > limits.size or queue.max_span > self._max_span:
+        if queue.size > limits.size or queue.max_span > self._max_span:
             await asyncio.sleep(FLOW_CONTROL_DELAY)
             return False
         return True

@@ -225,6 +225,6 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
                 ConsumeMessageResult.CR_LATER if later else ConsumeMessageResult.CR_SUCCESS
             )
         finally:
-            self._bodies.release(unpacked.size)
+            self._bodies.release(unpacked.room)
         result.spent_time_mills = self._clock.now_ms() - begun
         return result

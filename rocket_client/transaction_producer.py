@@ -327,4 +327,4 @@ class TransactionProducer(Producer):
             )
             return LocalTransactionState.UNKNOWN
         finally:
-            self._bodies.release(unpacked.size)
+            self._bodies.release(unpacked.room)

@@ -34,12 +34,14 @@ class Unpacked:
 
     Attributes:
         messages: The first messages of the call, as an application gets them.
-        size: The bytes that they take of the room.
+        room: The bytes that they take of the room for large bodies.
+        growth: The bytes by which their bodies have grown.
         error: Why the message behind them cannot be decompressed; None if it can, or there is none.
     """
 
     messages: list[MessageExt]
-    size: int = 0
+    room: int = 0
+    growth: int = 0
     error: UnreadableBodyError | None = None
 
     def is_whole(self, messages: Sequence[MessageExt]) -> bool:
@@ -76,13 +78,13 @@ class UnpackedBodies:
         """Decompress the bodies of the first messages, as many as are small; they take no room."""
         unpacked = Unpacked([])
         _unpack(messages, unpacked, self._limit, SMALL_SIZE)
-        unpacked.size = 0
+        unpacked.room = 0
         return unpacked
 
     async def unpack(self, messages: Sequence[MessageExt]) -> Unpacked:
         """Decompress the bodies of the first messages, as many as are small or as there is room for now.
 
-        If the first body is large, wait for room. The room is taken until `release` gets the result's size.
+        If the first body is large, wait for room. The room is taken until `release` gets the result's room.
         """
         unpacked = self.unpack_small(messages)
         return unpacked if unpacked.is_whole(messages) else await self.unpack_large(messages, unpacked)
@@ -100,8 +102,9 @@ class UnpackedBodies:
         except BaseException:
             self.release(self._limit)
             raise
-        self.release(self._limit - more.size)
-        return Unpacked(unpacked.messages + more.messages, more.size, more.error)
+        self.release(self._limit - more.room)
+        growth = unpacked.growth + more.growth
+        return Unpacked(unpacked.messages + more.messages, more.room, growth, more.error)
 
     def release(self, size: int) -> None:
         """Give room back."""
@@ -145,14 +148,15 @@ def _unpack(messages: Sequence[MessageExt], unpacked: Unpacked, limit: int, room
         if not message.sys_flag & COMPRESSED:
             unpacked.messages.append(message)
             continue
-        left = min(limit, room - unpacked.size)
+        left = min(limit, room - unpacked.room)
         try:
             body = decompress(message.body, message.sys_flag, left)
         except RemoteProtocolError as error:
             if left == limit or not isinstance(error, BodyTooLargeError):
                 unpacked.error = UnreadableBodyError(message, error)
             return
-        unpacked.size += len(body)
+        unpacked.room += len(body)
+        unpacked.growth += len(body) - len(message.body)
         unpacked.messages.append(_with_body(message, body))
 
 

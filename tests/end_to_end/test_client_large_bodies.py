@@ -56,13 +56,13 @@ def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
                 await holder.begun.wait()
                 await asyncio.sleep(5)
                 assert holder.most <= 8 * MIB
-                sizes = [queue.memory_size for queue in consumer.process_queues]
+                sizes = [queue.size for queue in consumer.process_queues]
                 assert 4 * MIB <= sum(sizes) < 9 * MIB
-                assert sum(queue.size for queue in consumer.process_queues) < MIB
+                assert sum(queue.stored_size for queue in consumer.process_queues) < MIB
                 assert tracemalloc.get_traced_memory()[1] < 24 * MIB
                 holder.gate.set()
                 await until(lambda: holder.count == 60)
-                assert [queue.memory_size for queue in consumer.process_queues] == [0] * 5
+                assert [queue.size for queue in consumer.process_queues] == [0] * 5
             assert holder.most <= 8 * MIB
             assert tracemalloc.get_traced_memory()[1] < 24 * MIB
         finally:
@@ -192,10 +192,10 @@ def test_a_poll_returns_as_many_as_there_is_room_for() -> None:
             while len(polled) < 9:
                 messages = await consumer.poll(60)
                 assert 1 <= len(messages) <= 4
-                assert sum(queue.unpacked_size for queue in consumer.process_queues) <= 8 * MIB
+                assert sum(queue.growth for queue in consumer.process_queues) <= 8 * MIB
                 polled += [message.body[:1] for message in messages]
             assert await consumer.poll(0) == []
-            assert sum(queue.memory_size for queue in consumer.process_queues) == 0
+            assert sum(queue.size for queue in consumer.process_queues) == 0
         assert polled == [b"%d" % number for number in range(9)]
 
     play(scene)
