@@ -13,7 +13,7 @@ Queues and index are derived from the log, which also tells the topics that were
 
 `message_store` is what the broker uses; imports point down from it: `recovery`, `flush`, `committing`, `retention` and
 `derivation`, which work on all files (`store_files`), then queues and index, then the log, `store_pool`,
-`mapped_file`, `files`. `survey` and `repair` are what the command `streamkit store` does.
+`mapped_file`, `files`. `surveyor` and `repair` are what the command `streamkit store` does.
 """
 
 from rocket_broker.store.errors import (

@@ -30,7 +30,7 @@ from typing import NamedTuple
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
 from rocket_broker.store.settings import StoreSettings
 
-__all__ = ["Checkpoint", "Mark", "blank_checkpoint", "read_mark"]
+__all__ = ["Checkpoint", "Mark", "blank_checkpoint", "log_timestamp_in", "read_mark"]
 
 _TIMESTAMPS = struct.Struct(">qqq")
 _MARK_POSITION = 64
@@ -64,6 +64,15 @@ def read_mark(content: bytes | memoryview) -> tuple[Mark, int] | None:
     if magic != _MAGIC or _CRC.unpack_from(content, _MARK_POSITION + _MARK.size) != (zlib.crc32(mark),):
         return None
     return Mark(offset, last_record, entries_to), deletions_from
+
+
+def log_timestamp_in(content: bytes) -> int:
+    """Return the store timestamp of the log's last message on the disk, as a checkpoint file has it.
+
+    With a mark that nobody wrote after, it is that of the mark's last record; 0 if there is none.
+    """
+    timestamp: int = _TIMESTAMPS.unpack_from(content)[0]
+    return timestamp
 
 
 def blank_checkpoint(first: int, deletions_from: int) -> bytes:

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from rocket_broker.store.checkpoint import blank_checkpoint, read_mark
+from rocket_broker.store.checkpoint import blank_checkpoint
 from rocket_broker.store.deletion import DELETIONS_QUEUE, deletion_record
 from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt
 from rocket_broker.store.files import FileLock
@@ -47,21 +47,21 @@ class RepairPlan:
     """What a repair does.
 
     Attributes:
-        completed_files: Names of the log's files that get their length again, or are made.
+        completed_files: Names of the log's files that get their full length, or are made.
         stepped_over: Bytes of the log that are copied aside and replaced.
-        renewed_deletions: Damaged messages that told the deletion of a topic, and are written anew.
+        renewed_deletions: Damaged records that told the deletion of a topic, and are written anew.
         put_aside: Files and directories that are moved aside, as paths in the store's directory.
-        queue_messages: Messages that are in queues afterwards: so many entries are made.
+        queue_messages: Messages that are in queues afterwards.
         queue_file_size: Size that the files of the queues have afterwards, in bytes.
         keyed_messages: Messages that are indexed by their keys afterwards.
-        lost: Numbers of queues that no message has afterwards: their messages are in damaged bytes, or were.
-        lost_messages: Some of them: topic, queue id and queue offset.
-        deleted: Messages that stay in the log and in no queue, because they were deleted with their topic.
-        deleted_topics: How many of each topic.
-        noted_deletions: Topics of which the log will tell the deletion: so far other things did.
-        deleted_queues: Queues that are deleted, of topics that have others: topic and queue id.
-        counts: Queues that get a count which no message in the log shows: topic, queue id, number of the next message.
-        deletions_from: From this offset on the log tells each deletion of a topic.
+        lost: Messages that are in damaged bytes, or were before an earlier repair.
+        lost_messages: The first 100 of these messages: topic, queue id and queue offset.
+        deleted: Messages that stay in no queue because they were deleted with their topic.
+        deleted_topics: How many of these messages each topic has.
+        noted_deletions: Topics whose deletion the log tells afterwards, and did not tell before.
+        deleted_queues: Queues that are left out, of topics that keep others: topic and queue id.
+        counts: Queues whose next message gets an offset that no message in the log shows: topic, queue id, offset.
+        deletions_from: Offset of the log from which on it tells each deletion of a topic.
     """
 
     completed_files: list[str]
@@ -108,8 +108,6 @@ def plan_repair(
     derived = [settings.consume_queue_path, settings.index_path, settings.checkpoint_path, *timer_files]
     noted = sorted({topic for topic, _ in found.unnoted_deletions} - set(found.topics))
     renewed = {(*DELETIONS_QUEUE, note.number) for note in found.damaged_deletions}
-    checkpoint = settings.checkpoint_path
-    mark = read_mark(checkpoint.read_bytes()) if checkpoint.is_file() else None
     return RepairPlan(
         completed_files=sorted(path.name for path in layout.short_files() + layout.missing_files()),
         stepped_over=found.damages,
@@ -125,7 +123,7 @@ def plan_repair(
         noted_deletions=noted,
         deleted_queues=[queue for queue in found.unnoted_deletions if queue[0] not in noted],
         counts=found.counts,
-        deletions_from=mark[1] if mark is not None else found.end,
+        deletions_from=found.deletions_from,
     )
 
 

@@ -9,7 +9,7 @@ __all__ = ["NoteOfDeletion", "Survey"]
 
 @dataclass(frozen=True, slots=True)
 class NoteOfDeletion:
-    """A damaged message that told the deletion of a topic: its queue entry still says where, and of which topic.
+    """A damaged message that told the deletion of a topic. Its queue entry still says where, and of which topic.
 
     Attributes:
         offset: Where its record was in the log.
@@ -27,49 +27,48 @@ class Survey:
     """What is in a store, and what is wrong with it.
 
     Attributes:
-        first: Offset of the log's first byte.
-        end: Offset behind its last record.
-        records: Whole records, but those that an earlier repair made of damaged bytes.
-        gaps: Records that an earlier repair made of damaged bytes.
-        damages: Bytes of the log that hold no record, or one with a damaged head.
-        torn_at: Offset from which on the next start cuts the log off, after a crash; -1 if it does not. A power failure
-            leaves damage there, and whole messages behind it, none of which was answered for.
-        behind_tear: Whole records behind it: a repair keeps them.
-        damaged_properties: Offsets of the records whose properties are damaged so that it shows: they are no UTF-8,
-            or lack a sector. Such a message is delivered with what is left of them; no repair knows better.
-        log_short_of: Offset that the log reached when the checkpoint was written, if it does not reach there now; else
-            0.
+        first: Offset of the commit log's first byte.
+        end: Offset behind the commit log's last record.
+        records: Messages in the log, those of the broker's own topics included.
+        gaps: Places that an earlier repair stepped over.
+        damages: Bytes of the log that hold no record, or a record with a damaged head.
+        torn_at: After a crash: offset at which the next start cuts the log off; -1 if it does not.
+        behind_tear: Whole records behind that offset: the next start loses them, a repair keeps them.
+        damaged_properties: Offsets of records with damaged properties: no UTF-8, or a sector of zeros. Such a message
+            is delivered with the rest of its properties.
+        log_short_of: Offset that the log had reached when the checkpoint was written; 0 if the log still reaches it.
         short_files: Names of the log's files that were cut short.
-        missing_files: Names of files that should be between others of the log. Neither has those that the next start
-            deletes, or makes again, after a crash.
-        strange_files: Files among those of log and queues that are none of theirs: no broker starts beside them.
-        odd_queue_files: Files of consume queues that have another size than they should: no broker starts with them.
-        queue_file_size: Size of the queues' files, in bytes.
-        queue_file_size_is_certain: Whether the size is confirmed: else all may have been cut to one size, and only the
-            broker's settings tell.
-        queues: Consume queues.
-        entries: Entries that lead to their message.
-        missing_entries: Messages without their entry, or with a wrong one, though later ones have theirs.
-        missing: Some of them: topic, queue id and queue offset.
-        late_entries: Messages behind the last one that has its entry. The next start makes their entries.
-        early_entries: Entries of messages that the log does not have yet, after a power failure. The next start takes
-            them back.
-        foreign_entries: Other entries that lead to no message of theirs.
-        lost: Numbers of queues that no whole message has, though later ones, or entries, show that one had.
-        lost_messages: Some of them: topic, queue id and queue offset.
-        deleted: Messages of topics that were deleted, or made anew since: they are in no queue.
-        deleted_topics: How many of each topic.
-        late_deletions: Topics whose deletion the log tells, while their queues are still there. The next start deletes
-            them.
-        damaged_deletions: Damaged messages that told the deletion of a topic.
-        index_files: Files of the index.
-        short_index_files: Names of those that have not the size they should.
-        short_timer_files: Files of the timers that have not.
+        missing_files: Names of files that are missing between others of the log.
+        strange_files: Files in the directories of the log and of the queues that belong to neither. No broker starts
+            beside them.
+        odd_queue_files: Files of consume queues that have a wrong size. No broker starts with them.
+        queue_file_size: Size that the files of the queues should have, in bytes.
+        queue_file_size_is_certain: Whether that size is confirmed by names of files, is the usual one, or was given by
+            the broker's settings. Otherwise all files may have been cut to one size.
+        queues: Number of consume queues.
+        entries: Queue entries that lead to their message.
+        missing_entries: Messages without their queue entry, or with a wrong one.
+        missing: The first 100 of these messages: topic, queue id and queue offset.
+        late_entries: Messages whose queue entry the next start makes.
+        early_entries: Queue entries that the next start takes back: after a power failure the log lacks their messages.
+        foreign_entries: Other queue entries that lead to no message of theirs.
+        lost: Messages that are in damaged bytes, or were before an earlier repair, as far as offsets and entries of
+            their queues show.
+        lost_messages: The first 100 of these messages: topic, queue id and queue offset.
+        deleted: Messages that are in no queue because they were deleted with their topic.
+        deleted_topics: How many of these messages each topic has.
+        late_deletions: Topics whose queues the next start deletes: the broker was killed in the middle of the deletion.
+        damaged_deletions: Damaged records that told the deletion of a topic.
+        index_files: Number of index files.
+        short_index_files: Names of the index files that have a wrong size.
+        short_timer_files: Files of the timers that have a wrong size.
         queue_messages: Messages that are in a queue, or should be.
         keyed_messages: Messages that are indexed by a key, or should be.
-        counts: The number that the next message of each queue should have, where no message in the log shows it.
+        counts: Queues whose next message must have an offset that no message in the log shows: topic, queue id, offset.
         topics: Topics that have messages in a queue, or had.
-        unnoted_deletions: Queues that were deleted without a message that tells it.
+        deletions_from: Offset of the log from which on it tells each deletion of a topic; messages before may be of
+            brokers that do not note deletions.
+        unnoted_deletions: Queues that were deleted although the log does not tell it: topic and queue id.
     """
 
     first: int = 0
@@ -107,6 +106,7 @@ class Survey:
     keyed_messages: int = 0
     counts: list[tuple[str, int, int]] = field(default_factory=list)
     topics: list[str] = field(default_factory=list)
+    deletions_from: int = 0
     unnoted_deletions: list[tuple[str, int]] = field(default_factory=list)
 
     @property

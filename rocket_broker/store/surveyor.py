@@ -15,7 +15,7 @@ entries of messages that the log does not have yet, and the queues of a topic wh
 from bisect import bisect_right
 from collections.abc import Callable
 
-from rocket_broker.store.checkpoint import Mark, read_mark
+from rocket_broker.store.checkpoint import Mark, log_timestamp_in, read_mark
 from rocket_broker.store.consume_queue import FILLER_SIZE
 from rocket_broker.store.deletion import DELETIONS_QUEUE, deleted_topic, deletion_size
 from rocket_broker.store.entry_scan import EntryScan, EntrySummary
@@ -113,7 +113,7 @@ class _Reading:
         self._late: list[QueueRun] = []
         self._deleted_at: dict[str, int] = {}
         self._began_anew_at: dict[str, int] = {}
-        self._mark, self._deletions_from = _checkpoint(layout)
+        self._mark, self._deletions_from = _checkpoint(layout, entries)
         self._was_killed = (layout.root / "abort").exists()
         self._trusted_to = self._mark.offset if self._mark is not None and self._was_killed else _FOREVER
         self._missing_files = [int(path.name) for path in layout.missing_files()]
@@ -143,6 +143,7 @@ class _Reading:
         self._lost_ranges.sort(key=lambda lost: lost.start)
         self._leave_out_deleted_queues()
         self._count_messages()
+        found.deletions_from = min(self._deletions_from, found.end)
         return found
 
     def _count_messages(self) -> None:
@@ -151,6 +152,8 @@ class _Reading:
         for name, run in self._runs.items():
             found.queue_messages += run.count
             found.entries += run.entries
+            if name == DELETIONS_QUEUE and not run.led:
+                continue  # Apache's brokers before 5.0 delete the queue with any topic; the log tells the deletions
             found.missing_entries += run.missing
             found.late_entries += run.late + run.untrusted
             found.missing += ((*name, number) for number in run.without[: run.missing])
@@ -233,7 +236,7 @@ class _Reading:
         Either the queue began anew, or the number of the message before was damaged, or that of this one.
         """
         name, number, offset = (record.topic, record.queue_id), record.queue_offset, record.commit_log_offset
-        is_first = number == 0 and (is_led or offset < self._deletions_from)
+        is_first = number == 0 and (is_led or offset < self._deletions_from or name == DELETIONS_QUEUE)
         if not is_first and run.doubt is not None and run.doubt[1] <= number:
             self.misplaced[run.doubt[0]] = (
                 f"its number does not fit before number {number} of {record.topic} queue {record.queue_id}"
@@ -390,8 +393,17 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _checkpoint(layout: StoreLayout) -> tuple[Mark | None, int]:
-    """Return the checkpoint's mark, and from where on the log tells deletions; nowhere without a mark."""
+def _checkpoint(layout: StoreLayout, entries: EntryScan) -> tuple[Mark | None, int]:
+    """Return the checkpoint's mark, and from where on the log tells deletions.
+
+    That is nowhere without a mark, or if another broker has written to the store since (`Recovery`).
+    """
     path = layout.root / "checkpoint"
-    found = read_mark(path.read_bytes()) if path.is_file() else None
-    return found if found is not None else (None, _FOREVER)
+    content = path.read_bytes() if path.is_file() else b""
+    found = read_mark(content)
+    if found is None:
+        return None, _FOREVER
+    mark, deletions_from = found
+    stored_at = entries.stored_at(mark.last_record) if mark.last_record >= 0 else 0
+    is_own = stored_at is None or stored_at == log_timestamp_in(content)
+    return mark, deletions_from if is_own else _FOREVER

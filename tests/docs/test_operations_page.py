@@ -1,8 +1,10 @@
-"""docs/operations.md: which settings may be changed while a server runs."""
+"""docs/operations.md: which settings may be changed while a server runs, and what `streamkit store` writes."""
 
+import inspect
 import re
 import shutil
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from rocket_broker.apache_settings import ApacheSettings
 from rocket_broker.namesrv.settings import NameServerSettings
 from rocket_broker.settings import BrokerSettings
+from rocket_broker.store.repair import RepairPlan
+from rocket_broker.store.survey import Survey
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -41,3 +45,15 @@ def test_systemd_understands_the_broker_s_unit(tmp_path: Path) -> None:
     unit.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={shutil.which('true')}", text, flags=re.MULTILINE))
     verified = subprocess.run([systemd, "verify", str(unit)], capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("told", [Survey, RepairPlan])
+def test_the_fields_that_the_store_commands_write_are_listed(told: type[Survey | RepairPlan]) -> None:
+    """Each field of the JSON has a row, with the text of the class."""
+    _, _, attributes = (inspect.getdoc(told) or "").partition("Attributes:\n")
+    documented = re.findall(r"^    (\w+): (.*(?:\n        .*)*)", attributes, re.MULTILINE)
+    assert [name for name, _ in documented] == [field.name for field in fields(told)]
+    rows = [
+        f"| `{name}` | {' '.join(line.strip() for line in text.splitlines())} |" for name, text in documented
+    ]
+    assert "\n".join(rows) in PAGE.read_text()

@@ -615,6 +615,21 @@ def test_a_deletion_by_another_broker_shows_in_its_queues(root: Path, *, is_made
         asyncio.run(store.stop())
 
 
+def test_notes_of_deletions_need_no_queue(root: Path) -> None:
+    """Apache's brokers before 5.0 delete it, as they know no such topic; then its offsets begin with 0 again."""
+    for number in range(2):
+        store = opened(root)
+        store.delete_topic("orders")
+        store.put(StoreMessage("orders", number, b"%d00" % number))
+        asyncio.run(store.stop())
+        shutil.rmtree(root / "consumequeue" / DELETIONS_TOPIC)
+        found = verified(root)
+        assert (found["sound"], found["missing_entries"]) == (True, 0)
+    shutil.rmtree(root / "consumequeue")
+    run("repair", root, "-c", settings_file(root), "--apply", "--yes")
+    assert (bodies(root, 0), bodies(root, 1)) == ([], [100])
+
+
 def test_a_topic_made_anew_with_a_queue_of_its_own_is_no_damage(tmp_path: Path) -> None:
     """Its former queue has no messages any more: nothing is missing, and the deleted ones do not come back."""
     store = opened(tmp_path)

@@ -289,6 +289,53 @@ def test_apache_s_store_is_verified_dumped_and_repaired(exchange: Exchange, tmp_
     broker.stop()
 
 
+def test_what_either_broker_deleted_stays_deleted(exchange: Exchange, tmp_path: Path) -> None:
+    """Our note of a deletion is nothing to Apache's broker; its deletions show in the queues that begin anew."""
+    store, _ = exchange.ours()
+    for topic in ("ours", "kept"):
+        for number in range(3):
+            assert (
+                store.put(StoreMessage(topic, 0, b"%s %d" % (topic.encode(), number))).status is PutStatus.OK
+            )
+    store.delete_topic("ours")
+    store.put(StoreMessage("ours", 1, b"ours anew"))
+    asyncio.run(store.stop())
+
+    broker, client = exchange.apache(), exchange.client
+    for topic in ("ours", "kept", "theirs"):
+        client.create_topic(broker.name_server, broker.address, topic, 4)
+    for topic, texts_there in (("kept", ["kept 0", "kept 1", "kept 2"]), ("ours", ["ours anew"])):
+        with client.consumer(broker.name_server, f"readers-{topic}", topic) as consumer:
+            assert sorted(m.text for m in consumer.take(len(texts_there))) == texts_there
+    with client.producer(broker.name_server) as producer:
+        for number in range(12):
+            producer.send("theirs", f"theirs {number}")
+        deleted = client.mqadmin(broker.name_server, "deleteTopic", "-c", "DefaultCluster", "-t", "theirs")
+        assert "success" in deleted
+        client.create_topic(broker.name_server, broker.address, "theirs", 4)
+        (anew,) = eventually(lambda: _sent(producer, "theirs", "theirs anew"), bool)
+    broker.stop()
+
+    root = tmp_path / "store"
+    found = run("verify", root, "--json")
+    assert (found["sound"], found["deleted_topics"]) == (True, {"ours": 3, "theirs": 12})
+    assert run("repair", root, "--apply", "--yes", "--json")["after"]["deleted"] == 15
+    store, _ = exchange.ours()
+    assert {m.body for m in read(store, "ours").values()} == {b"ours anew"}
+    assert {place: m.body for place, m in read(store, "theirs").items()} == {
+        (anew["queue"], anew["offset"]): b"theirs anew"
+    }
+    asyncio.run(store.stop())
+
+
+def _sent(producer: JavaProducer, topic: str, body: str) -> list[Any]:
+    """Send, and return the answer; nothing while the topic is not known yet."""
+    try:
+        return producer.send(topic, body)
+    except PeerError:
+        return []
+
+
 def leave_pending(exchange: Exchange, stage: Stage, tag: str) -> list[str]:
     """Send what the broker is to keep for later, and return the bodies.
 
