@@ -78,7 +78,7 @@ def compile_pattern(source: str) -> Pattern:
         )
     _check_syntax(source)
     # The binding itself: the module around it takes twice the time for a match, and keeps 128 patterns more.
-    from re2 import _re2
+    from re2 import _re2  # pyright: ignore[reportAttributeAccessIssue] - re2 has no types
 
     options = _re2.RE2.Options()
     options.max_mem = PATTERN_MEMORY

@@ -213,7 +213,7 @@ class _Compilation:
         self.is_always_walked = True
         return _decimal
 
-    _KINDS: Final[Mapping[str, Callable[["_Compilation", Mapping[str, Any]], _Step]]] = {
+    _KINDS: Final = {
         "record": _record,
         "error": _record,
         "array": _array,
