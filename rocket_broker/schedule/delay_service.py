@@ -76,6 +76,7 @@ class DelayService:
         self._file = TableFile(path)
         self._flush_seconds = flush_interval_ms / 1000
         self._timers: dict[int, asyncio.Handle] = {}
+        self._save_timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._saved: dict[int, int] = {}
 
@@ -119,6 +120,9 @@ class DelayService:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        if self._save_timer is not None:
+            self._save_timer.cancel()
+            self._save_timer = None
         if self._saving is not None:
             self._saving.cancel()
         try:
@@ -154,13 +158,19 @@ class DelayService:
 
     def _save_soon(self) -> None:
         """Have the offsets written within the interval, if they have moved."""
-        if self.offsets != self._saved and (self._saving is None or self._saving.done()):
-            self._saving = asyncio.create_task(self._save_until_written(), name="delay offsets")
+        is_saving = self._save_timer is not None or (self._saving is not None and not self._saving.done())
+        if self.offsets != self._saved and not is_saving:
+            loop = asyncio.get_running_loop()
+            self._save_timer = loop.call_later(self._flush_seconds, self._save)
 
-    async def _save_until_written(self) -> None:
-        while self.offsets != self._saved:
-            await asyncio.sleep(self._flush_seconds)
-            await self._save_what_is_on_the_disk()
+    def _save(self) -> None:
+        self._save_timer = None
+        self._saving = asyncio.create_task(self._save_what_is_on_the_disk(), name="delay offsets")
+        self._saving.add_done_callback(self._saving_ended)
+
+    def _saving_ended(self, saving: "asyncio.Task[None]") -> None:
+        if not saving.cancelled():
+            self._save_soon()  # what moved meanwhile, or could not be written
 
     async def _save_what_is_on_the_disk(self) -> None:
         """Write the offsets when what they say was delivered is on the disk: it must not be passed over."""
