@@ -88,7 +88,7 @@ def test_a_store_of_many_queues_starts_after_a_kill_with_few_files(tmp_path: Pat
     assert printed == "240 queues, 10 connections", error
 
 
-@pytest.mark.parametrize("files", [32, 38])
+@pytest.mark.parametrize("files", [30, 33])
 def test_a_process_that_may_hardly_open_files_is_told_so(tmp_path: Path, files: int) -> None:
     """The store cannot be opened, or every client would be refused: another address or directory helps nobody."""
     printed, error = run_with_few_files(tmp_path, files, 20)
