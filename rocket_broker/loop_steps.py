@@ -142,12 +142,12 @@ class LoopTurns:
         return Watchdog.clock() >= self._until
 
     async def next(self) -> None:
-        """Let others have their turn if the slice is used up."""
+        """Return to the loop if the slice is used up, so that it serves clients."""
         if self.is_over:
             await self.pause()
 
     async def pause(self) -> None:
-        """Let others have their turn, and begin the next slice."""
+        """Return to the loop, so that it serves clients, then begin the next slice."""
         await asyncio.sleep(0)
         self._until = Watchdog.clock() + SLICE_SECONDS
 

@@ -163,7 +163,7 @@ class QueueLocks:
             self._count += 1
 
     def remove_expired(self) -> Generator[None, None, None]:
-        """Forget, in steps, locks that nobody holds any more, so that what clients name does not pile up."""
+        """Remove expired locks in steps, so that names which clients made up do not pile up."""
         now = self._time()
         for group, locks in list(self._groups.items()):
             for number, (queue, lock) in enumerate(list(locks.items())):

@@ -77,7 +77,7 @@ def read_all(fetcher: Fetcher, highwater: Highwater, budget: PollBudget | None =
 
 
 def bound_polls(fetcher: Fetcher, budget: PollBudget) -> None:
-    """Have a poll of a consumer's fetcher end when its budget is spent."""
+    """Make a consumer's fetcher end its poll when the poll's budget is spent."""
     append = fetcher._append
 
     def append_within_budget(drained: object, part: object, max_records: int, update_offsets: bool) -> int:

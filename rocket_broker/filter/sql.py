@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 from rocket_broker.errors import BrokerError
 from rocket_broker.filter.clauses import Clause, Properties, Unfit
 from rocket_broker.filter.java_values import NoAnswer
+from rocket_broker.loop_steps import run_all
 
 __all__ = [
     "MAX_LENGTH",
@@ -95,13 +96,7 @@ def compile_sql(text: str | None) -> SqlExpression:
     Raises:
         SqlError: The text is no expression, or one too large to be served.
     """
-    steps = compile_steps(text)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            expression: SqlExpression = end.value
-            return expression
+    return run_all(compile_steps(text))
 
 
 def compile_steps(text: str | None) -> Generator[None, None, SqlExpression]:
@@ -131,7 +126,7 @@ def compile_steps(text: str | None) -> Generator[None, None, SqlExpression]:
 
 
 def load_steps() -> Generator[None, None, None]:
-    """Have the parser made by a thread; yield until it is there.
+    """Load the parser in another thread; yield until it is loaded.
 
     That takes a tenth of a second, once, for a broker that is asked for the first expression: most see none.
     """

@@ -49,11 +49,11 @@ class TopicRoutes:
         return self._shares.share
 
     def begin(self, broker: str, owner: str) -> None:
-        """Let a broker have topics, which count to the owner's share; nothing happens if it has some."""
+        """Add a broker whose topics count to the owner's share; do nothing if the broker is known."""
         self._brokers.setdefault(broker, _OfBroker(owner))
 
     def put(self, broker: str, config: TopicConfig) -> bool:
-        """Let a broker have a topic; return whether there is room for it."""
+        """Add a route to a topic of a broker; return whether there is room for it."""
         mine, topic = self._brokers[broker], config.topic_name
         if topic not in mine.topics:
             if self._count >= MAX_ROUTES or not self._shares.room(mine.owner):

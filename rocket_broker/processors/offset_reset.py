@@ -208,7 +208,7 @@ class OffsetResetProcessor:
     async def _tell_members(
         self, header: ResetOffsetRequestHeader, table: Offsets, pieces: list[bytes]
     ) -> None:
-        """Tell the group's live members where to go on, so many in each turn of the loop.
+        """Send the new offsets to the group's live members, some in each turn of the loop.
 
         Raises:
             Refusal: That is more than `MAX_TOLD` bytes.

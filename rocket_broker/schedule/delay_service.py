@@ -157,7 +157,7 @@ class DelayService:
             self._timers[queue_id + 1] = asyncio.get_running_loop().call_soon(self._run, queue_id + 1)
 
     def _save_soon(self) -> None:
-        """Have the offsets written within the interval, if they have moved."""
+        """Write the offsets within the interval if they have changed."""
         is_saving = self._save_timer is not None or (self._saving is not None and not self._saving.done())
         if self.offsets != self._saved and not is_saving:
             loop = asyncio.get_running_loop()

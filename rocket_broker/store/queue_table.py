@@ -72,11 +72,11 @@ class QueueTable:
         return list(self._by_topic.get(topic, {}).values())
 
     def close(self, topics: Iterable[str]) -> None:
-        """Let topics have no more queues until `open`: theirs are deleted."""
+        """Refuse new queues of topics that are being deleted, until `open` is called."""
         self._closed.update(topics)
 
     def open(self, topics: Iterable[str]) -> None:
-        """Let topics have queues again."""
+        """Allow new queues of topics again."""
         self._closed.difference_update(topics)
 
     def take(self, queue: ConsumeQueue) -> None:

@@ -139,7 +139,9 @@ class Retention:
                     if deleted and settings.delete_commit_log_files_interval:
                         await asyncio.sleep(settings.delete_commit_log_files_interval / 1000)
                     await self._flusher.flush()
-                    if not log.has_file_before(before_ms):  # a flush tells when a mapped file was written last
+                    if not log.has_file_before(
+                        before_ms
+                    ):  # a flush tells when a mapped file was written last
                         break
                     deleted += 1
                     self._taken.append(log.files.take_first())
