@@ -21,7 +21,7 @@ from typing import TypeVar
 from rocket_broker.request_steps import SLICE_SECONDS, run_slice
 from rocket_broker.watchdog import Watchdog
 
-__all__ = ["BackgroundSteps", "LoopTurns", "collected", "run_all", "run_in_steps"]
+__all__ = ["BackgroundSteps", "LoopTurns", "collected", "run_in_steps"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,16 +43,6 @@ async def run_in_steps(what: str, steps: Generator[None, None, T]) -> T:
             result: T = end.value
             return result
         await asyncio.sleep(0)
-
-
-def run_all(steps: Generator[None, None, T]) -> T:
-    """Run the steps at once, where nobody waits for the loop, and return what they return."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 def collected(pieces: Iterable[bytes]) -> Generator[None, None, list[bytes]]:

@@ -15,6 +15,7 @@ import msgspec
 
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.message import MessageQueue
+from rocket_remoting.steps import run_all
 
 MAX_DEPTH = 64
 _VALUES_A_STEP = 256
@@ -32,13 +33,7 @@ def loads(data: bytes | memoryview) -> Json:
     Raises:
         RemoteProtocolError: It is no JSON, not even fastjson's.
     """
-    steps = read_steps(data)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            value: Json = end.value
-            return value
+    return run_all(read_steps(data))
 
 
 def read_steps(data: bytes | memoryview) -> Generator[None, None, Json]:

@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from rocket_broker.errors import BrokerError
 from rocket_broker.filter.clauses import Clause, Properties, Unfit
 from rocket_broker.filter.java_values import NoAnswer
-from rocket_broker.loop_steps import run_all
+from rocket_remoting.steps import run_all
 
 __all__ = [
     "MAX_LENGTH",

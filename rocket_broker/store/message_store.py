@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from rocket_broker.loop_steps import run_all
 from rocket_broker.store.committing import Committer, HeldMessage
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.deletion import deletion_message
@@ -35,6 +34,7 @@ from rocket_broker.watchdog import Watchdog
 from rocket_remoting.clock import Clock
 from rocket_remoting.errors import LocalProtocolError
 from rocket_remoting.properties import MAX_PROPERTIES_LENGTH
+from rocket_remoting.steps import run_all
 from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:

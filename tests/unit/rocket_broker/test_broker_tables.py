@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.loop_steps import run_all
 from rocket_broker.perm import INHERIT, READ, WRITE
 from rocket_broker.properties_file import entries_of
 from rocket_broker.settings import BrokerSettings
@@ -15,6 +14,7 @@ from rocket_broker.store import MessageStore
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.topic_table import TopicTable
 from rocket_remoting.bodies import KVTable, SubscriptionGroupConfig, TopicConfig
+from rocket_remoting.steps import run_all
 from streamkit.testing.virtual_time import VirtualTime
 
 
