@@ -12,6 +12,7 @@ from rocket_remoting.bodies import ConsumeMessageResult
 from rocket_remoting.compression import compress
 from rocket_remoting.sys_flag import COMPRESSED
 from tests.end_to_end.client_stage import ClientStage, Heard, play, until
+from tests.traced_memory import memory_below
 
 MIB = 1 << 20
 LARGE = bytes(4 * MIB)
@@ -50,8 +51,7 @@ def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
         consumer = (stage.orderly if orderly else stage.concurrent)(
             holder, pull_threshold_size_for_queue=1, **BOUNDED
         )
-        tracemalloc.start()
-        try:
+        with memory_below(24 * MIB):
             async with consumer:
                 await holder.begun.wait()
                 await asyncio.sleep(5)
@@ -64,9 +64,6 @@ def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
                 await until(lambda: holder.count == 60)
                 assert [queue.size for queue in consumer.process_queues] == [0] * 5
             assert holder.most <= 8 * MIB
-            assert tracemalloc.get_traced_memory()[1] < 24 * MIB
-        finally:
-            tracemalloc.stop()
 
     play(scene)
 

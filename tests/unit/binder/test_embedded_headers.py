@@ -1,7 +1,6 @@
 """Headers embedded in payloads, byte for byte as Spring Cloud Stream's."""
 
 import asyncio
-import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -11,6 +10,7 @@ from streamkit.binder.embedded_headers import embed_headers, extract_headers
 from streamkit.binder.header_modes import Target, reading_in
 from streamkit.config.settings import HeaderMode
 from streamkit.messaging.message import Message
+from tests.traced_memory import memory_below
 
 # What Spring writes for {"contentType": "text/plain", "n": 1} and payload "hi".
 SPRING = (
@@ -104,9 +104,5 @@ def embedded(*values: bytes, payload: bytes = b"hi") -> bytes:
 )
 def test_headers_without_bounds_are_no_headers(data: bytes) -> None:
     """Nested too deeply, too large, or with lengths that are not there: the payload stays as it came."""
-    tracemalloc.start()
-    try:
+    with memory_below(120 << 20):
         assert extract_headers(data) == (data, {})
-        assert tracemalloc.get_traced_memory()[1] < 120 << 20
-    finally:
-        tracemalloc.stop()

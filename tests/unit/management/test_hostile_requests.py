@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import socket
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -19,6 +18,7 @@ from streamkit.errors import ConfigurationErrors
 from streamkit.management.connection import ConnectionLimits
 from streamkit.management.endpoints import MAX_BODY, Endpoints
 from streamkit.management.server import ManagementServer
+from tests.traced_memory import memory_below
 from tests.unit.application.test_management import application, serving
 
 STOP = {"state": "STOPPED"}
@@ -291,19 +291,6 @@ def test_errors_tell_nothing_of_the_code(
 # Too much
 
 
-@contextmanager
-def peak_of(limit: int) -> Iterator[None]:
-    """Fail if the process has at any time more memory than before by the limit."""
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        yield
-        assert tracemalloc.get_traced_memory()[1] - before < limit
-    finally:
-        tracemalloc.stop()
-
-
 LARGE = 400 * 1024 * 1024
 BOUND = 2 * 1024 * 1024
 """Bytes that a connection's request may take: documented in docs/operations.md."""
@@ -330,7 +317,11 @@ def test_a_large_body_takes_no_memory(method: str, chunked: bool) -> None:
     framed = b"10000\r\n" + piece + b"\r\n" if chunked else piece
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {LARGE}"
     head = f"{method} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
-    with serving(application()) as client, connected(client, head.encode()) as connection, peak_of(BOUND):
+    with (
+        serving(application()) as client,
+        connected(client, head.encode()) as connection,
+        memory_below(BOUND),
+    ):
         try:
             for _ in range(LARGE // len(piece)):
                 connection.sendall(framed)
@@ -373,7 +364,7 @@ def test_a_chunked_body_is_cut_off_where_it_is_too_large() -> None:
 def test_large_heads_are_refused(head: bytes) -> None:
     """Many headers, long ones, a long path: refused by their size before they are understood."""
     with serving(application()) as client, connected(client) as connection:
-        with peak_of(BOUND):
+        with memory_below(BOUND):
             try:
                 connection.sendall(head)
             except (ConnectionResetError, BrokenPipeError):

@@ -1,7 +1,6 @@
 """Avro data that says it holds more than it does: it fails as a conversion before anything is built of it."""
 
 import io
-import tracemalloc
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from streamkit.messaging import CompositeMessageConverter, Message
 from streamkit.messaging.avro_converter import AvroConverter
 from streamkit.messaging.avro_limits import MAX_DEPTH, AvroLimits
 from streamkit.messaging.document_limits import MAX_DOCUMENT_SIZE
+from tests.traced_memory import memory_below
 
 AVRO = "application/avro"
 MIB = 1 << 20
@@ -77,13 +77,8 @@ def read(type_: object, data: bytes, *converters: AvroConverter) -> object:
 
 def refused(type_: object, data: bytes, *converters: AvroConverter) -> str:
     """Why the payload is refused, in bounded memory."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(MessageConversionError) as caught:
-            read(type_, data, *converters)
-        assert tracemalloc.get_traced_memory()[1] < MIB
-    finally:
-        tracemalloc.stop()
+    with memory_below(MIB), pytest.raises(MessageConversionError) as caught:
+        read(type_, data, *converters)
     return str(caught.value)
 
 

@@ -1,7 +1,6 @@
 """The charsets of text: encodings of text only, whatever a message names."""
 
 import bz2
-import tracemalloc
 import zlib
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from streamkit.errors import MessageConversionError
 from streamkit.messaging import CompositeMessageConverter, Message
 from streamkit.messaging.charset import CHARSETS, text_codec
+from tests.traced_memory import memory_below
 
 CONVERTER = CompositeMessageConverter()
 MIB = 1 << 20
@@ -26,13 +26,8 @@ def read(data: bytes, charset: str) -> object:
 )
 def test_a_compression_is_no_charset(charset: str, bomb: bytes) -> None:
     """A small message stays small: nothing is decompressed."""
-    tracemalloc.start()
-    try:
-        with pytest.raises(MessageConversionError, match=f"unknown charset '{charset}'"):
-            read(bomb, charset)
-        assert tracemalloc.get_traced_memory()[1] < MIB
-    finally:
-        tracemalloc.stop()
+    with memory_below(MIB), pytest.raises(MessageConversionError, match=f"unknown charset '{charset}'"):
+        read(bomb, charset)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,6 @@
 """Documents that are made to become large, deep or slow: each fails as a conversion, in bounded memory."""
 
 import decimal
-import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,6 +12,7 @@ from streamkit.messaging import CompositeMessageConverter, Message
 from streamkit.messaging.document_limits import MAX_DOCUMENT_SIZE, UNCOUNTED_SIZE
 from streamkit.messaging.java_headers import declared_types, from_json
 from streamkit.messaging.json_converter import JsonConverter
+from tests.traced_memory import memory_below
 
 CONVERTER = CompositeMessageConverter()
 MIB = 1 << 20
@@ -49,17 +47,6 @@ class Anything:
 def read(type_: object, data: bytes, converter: CompositeMessageConverter = CONVERTER) -> object:
     """The payload as JSON."""
     return converter.payload_reader(type_)(Message(data))
-
-
-@contextmanager
-def memory_below(limit: int) -> Iterator[None]:
-    """Fail if more than so many bytes are allocated at once."""
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < limit
-    finally:
-        tracemalloc.stop()
 
 
 DEEP = 200_000

@@ -1,6 +1,5 @@
 """The vectorised decoder gives what the decoder of `rocket_remoting.record` gives."""
 
-import tracemalloc
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,6 +22,7 @@ from rocket_remoting.compression import CompressionType, compress
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.record import encode_record
 from rocket_remoting.sys_flag import COMPRESSED
+from tests.traced_memory import memory_below
 
 EVERYTHING = StructType([StructField(name, kind) for name, kind in {**COLUMNS, **KAFKA_COLUMNS}.items()])
 
@@ -170,15 +170,11 @@ def test_large_bodies_come_in_batches_of_their_own() -> None:
     """Sixty of 4 MiB take no more memory than some of them."""
     records = b"".join(large(number, 4 * MIB) for number in range(60))
     offsets: list[int] = []
-    tracemalloc.start()
-    try:
+    with memory_below(48 * MIB):
         for batch in Decoder(BODIES).decode(records, "broker-a"):
             assert batch.nbytes < 17 * MIB
             offsets += batch["queue_offset"].to_pylist()
             del batch
-        assert tracemalloc.get_traced_memory()[1] < 48 * MIB
-    finally:
-        tracemalloc.stop()
     assert offsets == list(range(60))
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import tracemalloc
 from collections.abc import Sequence
 
 import pytest
@@ -15,6 +14,7 @@ from rocket_remoting.compression import CompressionType, compress
 from rocket_remoting.record import encode_record
 from rocket_remoting.sys_flag import COMPRESSED
 from streamkit.testing.virtual_time import VirtualTime
+from tests.traced_memory import memory_below
 
 LIMIT = 1 << 20
 
@@ -71,12 +71,8 @@ def test_a_body_beyond_the_limit_is_told(virtual: VirtualTime, type_: Compressio
 
     async def main() -> None:
         kept = bodies()
-        tracemalloc.start()
-        try:
+        with memory_below(3 * LIMIT):
             unpacked = await kept.unpack([small, bomb, small])
-            assert tracemalloc.get_traced_memory()[1] < 3 * LIMIT
-        finally:
-            tracemalloc.stop()
         assert len(unpacked.messages) == 1
         assert isinstance(unpacked.error, UnreadableBodyError)
         assert unpacked.error.message is bomb
@@ -184,15 +180,11 @@ def pulled(*sizes: int) -> PullResult:
 def test_a_blocking_client_decompresses_one_body_at_a_time() -> None:
     """When its message is asked for; it is in memory as long as it is used."""
     result = pulled(*[LIMIT] * 30)
-    tracemalloc.start()
-    try:
+    with memory_below(4 * LIMIT):
         count = 0
         for message in result.messages():
             assert (len(message.body), message.queue_offset) == (LIMIT, count)
             count += 1
-        assert tracemalloc.get_traced_memory()[1] < 4 * LIMIT
-    finally:
-        tracemalloc.stop()
     assert count == 30
 
 

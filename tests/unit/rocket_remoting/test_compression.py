@@ -1,6 +1,5 @@
 """Compression of message bodies."""
 
-import tracemalloc
 import zlib
 
 import lz4.frame
@@ -10,6 +9,7 @@ import zstandard
 from rocket_remoting.compression import BodyTooLargeError, CompressionType, compress, decompress
 from rocket_remoting.errors import RemoteProtocolError
 from rocket_remoting.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
+from tests.traced_memory import memory_below
 
 TYPES = list(CompressionType)
 BODY = b"one flight, two flights, " * 400
@@ -41,13 +41,11 @@ def test_no_type_bits_mean_zlib() -> None:
 def test_bombs_are_not_unfolded(type_: CompressionType) -> None:
     """A small body that would unfold to more than the limit is refused, and takes no more room than the limit."""
     bomb = compress(bytes(10_000_000), type_)
-    tracemalloc.start()
-    try:
-        with pytest.raises(RemoteProtocolError, match="exceeds 1000000 bytes when decompressed"):
-            decompress(bomb, COMPRESSED | type_.sys_flag, limit=1_000_000)
-        assert tracemalloc.get_traced_memory()[1] < 5_000_000
-    finally:
-        tracemalloc.stop()
+    with (
+        memory_below(5_000_000),
+        pytest.raises(RemoteProtocolError, match="exceeds 1000000 bytes when decompressed"),
+    ):
+        decompress(bomb, COMPRESSED | type_.sys_flag, limit=1_000_000)
 
 
 def test_a_bomb_that_hides_its_size() -> None:
@@ -70,25 +68,15 @@ def test_a_zstd_body_that_lies_about_its_size_takes_no_more_room(stated: int) ->
     bomb = bytearray(compress(bytes(10_000_000), CompressionType.ZSTD))
     bomb[6:10] = stated.to_bytes(4, "little")
     assert zstandard.frame_content_size(bytes(bomb)) == stated
-    tracemalloc.start()
-    try:
-        with pytest.raises(RemoteProtocolError):
-            decompress(bytes(bomb), COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
-        assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    finally:
-        tracemalloc.stop()
+    with memory_below(2_000_000), pytest.raises(RemoteProtocolError):
+        decompress(bytes(bomb), COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
 
 
 def test_a_zstd_stream_is_decompressed_in_steps() -> None:
     """Of half a gigabyte in 16 kilobytes only a little more than the limit is ever there."""
     bomb = zstd_stream(bytes(500 << 20))
-    tracemalloc.start()
-    try:
-        with pytest.raises(BodyTooLargeError) as caught:
-            decompress(bomb, COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
-        assert tracemalloc.get_traced_memory()[1] < 20 << 20
-    finally:
-        tracemalloc.stop()
+    with memory_below(20 << 20), pytest.raises(BodyTooLargeError) as caught:
+        decompress(bomb, COMPRESSED | COMPRESSION_ZSTD, limit=1_000_000)
     assert caught.value.limit == 1_000_000
 
 

@@ -1,6 +1,5 @@
 """Events in every form they travel in."""
 
-import tracemalloc
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated
@@ -11,6 +10,7 @@ from streamkit import Header, Message, StreamApplication
 from streamkit.cloud_events import CloudEvents, cloud_event
 from streamkit.errors import MessageConversionError
 from streamkit.messaging import DirectChannel
+from tests.traced_memory import memory_below
 
 STRUCTURED = "application/cloudevents+json; charset=utf-8"
 
@@ -176,25 +176,16 @@ def opened(message: Message[bytes]) -> Message[object]:
 def test_an_event_without_bounds_fails_as_a_conversion(members: dict[str, str], reason: str) -> None:
     """Deep, wide, or of other attributes than CloudEvents have."""
     message = structured(**members)
-    tracemalloc.start()
-    try:
-        with pytest.raises(MessageConversionError, match=reason) as caught:
-            opened(message)
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
+    with memory_below(1 << 20), pytest.raises(MessageConversionError, match=reason) as caught:
+        opened(message)
     assert len(str(caught.value)) < 500
 
 
 def test_data_is_not_built_to_be_opened() -> None:
     """It travels on as the bytes that it was."""
     message = structured(data="[" + "[]," * 500_000 + "1]")
-    tracemalloc.start()
-    try:
+    with memory_below(4 << 20):
         event = opened(message)
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-    finally:
-        tracemalloc.stop()
     assert len(event.payload) == 1_500_003  # type: ignore[arg-type]
 
 

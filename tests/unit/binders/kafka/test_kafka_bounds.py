@@ -2,10 +2,8 @@
 
 import asyncio
 import struct
-import tracemalloc
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +19,7 @@ from binders.kafka.partition import AssignedPartition
 from binders.kafka.record_size import PollBudget, record_size
 from binders.kafka.records import Unreadable, bound_polls, read_all
 from tests.peer.raw_kafka import RawRecord, batch, records
+from tests.traced_memory import memory_below
 
 ORDERS = TopicPartition("orders", 0)
 MIB = 1 << 20
@@ -38,17 +37,6 @@ PACK: dict[int, Callable[[bytes], bytes]] = {
     LZ4: codec.lz4_encode,
     ZSTD: codec.zstd_encode,
 }
-
-
-@contextmanager
-def memory_below(limit: int) -> Iterator[None]:
-    """Fail if more than so many bytes are allocated at once."""
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < limit
-    finally:
-        tracemalloc.stop()
 
 
 def fetched(data: bytes, end: int, budget: PollBudget | None = None) -> Any:
