@@ -62,7 +62,7 @@ _MOST_ARRIVALS = 10_000
 _CODES_A_STEP = 256
 
 QueueKey = tuple[str, int]
-Steps = Generator[None, None, None]
+_Work = Generator[None, None, None]
 _Arrival = tuple[int, Sequence[int]]
 """The first one's offset and the tags codes of messages that were stored together; without codes: any may be wanted."""
 
@@ -311,14 +311,14 @@ class HeldPulls:
     def _wake(self) -> None:
         self._background.add("held pulls are answered", self._wake_steps())
 
-    def _wake_steps(self) -> Steps:
+    def _wake_steps(self) -> _Work:
         try:
             while self._arrived:
                 yield from self._wake_queue(*self._arrived.popitem())
         finally:
             self._is_waking = False
 
-    def _wake_queue(self, key: QueueKey, arrivals: list[_Arrival]) -> Steps:
+    def _wake_queue(self, key: QueueKey, arrivals: list[_Arrival]) -> _Work:
         at_queue = self._by_queue.get(key)
         for wanted, alike in list(at_queue.alike.items()) if at_queue is not None else ():
             last = yield from self._last_wanted(key, wanted, arrivals)
@@ -354,7 +354,7 @@ class HeldPulls:
         self.start()
         self._background.add("held pulls are looked at", self._look_steps())
 
-    def _look_steps(self) -> Steps:
+    def _look_steps(self) -> _Work:
         for key in list(self._by_queue):
             end = self._store.max_offset(*key)
             at_queue = self._by_queue.get(key)
@@ -389,7 +389,7 @@ class HeldPulls:
         self._timer = None
         self._background.add("pulls whose time is up are answered", self._time_up_steps())
 
-    def _time_up_steps(self) -> Steps:
+    def _time_up_steps(self) -> _Work:
         now = asyncio.get_running_loop().time()
         while self._dues and self._dues[0] <= now:
             for pull in self._by_due.pop(heappop(self._dues), ()):
@@ -414,7 +414,7 @@ class HeldPulls:
             response = RemotingCommand.response(pull.command, ResponseCode.SYSTEM_ERROR, remark=remark)
             pull.connection.respond(response)
 
-    def _forget_all(self, mine: _OfConnection) -> Steps:
+    def _forget_all(self, mine: _OfConnection) -> _Work:
         for pull in list(mine.pulls):
             if pull.is_held:
                 self._forget(pull)

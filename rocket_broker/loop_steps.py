@@ -13,12 +13,11 @@ Steps are generators that yield wherever others may have their turn; requests us
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Generator, Iterable
 from types import TracebackType
 from typing import TypeVar
 
-from rocket_broker.request_steps import SLICE_SECONDS, run_slice
+from rocket_broker.step_line import SLICE_SECONDS, StepLine, run_slice
 from rocket_broker.watchdog import Watchdog
 
 __all__ = ["BackgroundSteps", "LoopTurns", "collected", "run_in_steps"]
@@ -62,8 +61,7 @@ class BackgroundSteps:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[str, Generator[None, None, None]]] = deque()
-        self._is_scheduled = False
+        self._line: StepLine[tuple[str, Generator[None, None, None]]] = StepLine(self._advance)
 
     def add(self, what: str, steps: Generator[None, None, None]) -> None:
         """Begin the work.
@@ -72,33 +70,19 @@ class BackgroundSteps:
             what: What is done, for the log.
             steps: The steps.
         """
-        if self._waiting or not self._advance(what, steps):
-            self._waiting.append((what, steps))
-            self._schedule()
+        work = (what, steps)
+        if self._line or not self._advance(work):
+            self._line.add(work)
 
     def stop(self) -> None:
         """Drop what is not done."""
-        while self._waiting:
-            self._waiting.popleft()[1].close()
-
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def _turn(self) -> None:
-        self._is_scheduled = False
-        if not self._waiting:
-            return
-        what, steps = self._waiting.popleft()
-        if not self._advance(what, steps):
-            self._waiting.append((what, steps))
-        if self._waiting:
-            self._schedule()
+        while (work := self._line.take()) is not None:
+            work[1].close()
 
     @staticmethod
-    def _advance(what: str, steps: Generator[None, None, None]) -> bool:
+    def _advance(work: tuple[str, Generator[None, None, None]]) -> bool:
         """Run a slice; return whether the work is done."""
+        what, steps = work
         try:
             with Watchdog(what):
                 run_slice(steps)
@@ -110,7 +94,7 @@ class BackgroundSteps:
         return False
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._line)
 
 
 class LoopTurns:

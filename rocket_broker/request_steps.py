@@ -5,31 +5,24 @@ and returns the answer. The first slice runs at once, so a request with little t
 
     read ─► handler ─► slice (2 ms) ─► done: the answer leaves with the others of this read
                           │
-                          └─ not done: the connection is not read any further, and the request waits for its turn:
-
-    turn of the loop    one slice of the first request in line, which then goes to the end of the line
-                        all that came in meanwhile is read and handled
-    next turn           one slice of the next request …
+                          └─ not done: the connection is not read any further; the request joins a `StepLine`
 
 What a handler reads may change between two steps. A connection has at most one request under way like this, so its
 requests are handled in their order.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Generator
 
+from rocket_broker.step_line import StepLine, run_slice
 from rocket_broker.watchdog import Watchdog
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 
-__all__ = ["SLICE_SECONDS", "RequestSteps", "Steps", "run_slice"]
+__all__ = ["RequestSteps", "Steps"]
 
 Steps = Generator[None, None, RemotingCommand | None]
 """What a handler returns that works in steps: yields between them, and returns the answer, or None for no answer."""
-
-SLICE_SECONDS = 0.002
-"""How long requests in steps run in one turn of the loop: all other clients wait for that long at most."""
 
 Failure = Callable[[Connection, RemotingCommand, Exception], RemotingCommand | None]
 """Turns what a step raised into the answer; called where the exception was caught."""
@@ -60,9 +53,8 @@ class RequestSteps:
         self._failure = failure
         self._most_begun = most_begun
         self._outlives_connection = outlives_connection
-        self._begun: deque[_Request] = deque()
+        self._begun = StepLine(self._advance, self._next_waiting)
         self._waiting: deque[_Request] = deque()
-        self._is_scheduled = False
 
     def begin(self, connection: Connection, command: RemotingCommand, steps: Steps) -> RemotingCommand | None:
         """Run the first slice; return the answer, or None if there is none or it comes later.
@@ -77,39 +69,23 @@ class RequestSteps:
             except StopIteration as end:
                 answer: RemotingCommand | None = end.value
                 return answer
-            self._begun.append(request)
+            self._begun.add(request)
         else:
             self._waiting.append(request)
         connection.pause_requests(len(command.body))
-        self._schedule()
         return None
 
     def stop(self) -> None:
         """Drop the requests that are under way; run those to their end that outlive their connections."""
-        while self._begun or self._waiting:
-            request = (self._begun or self._waiting).popleft()
+        while (request := self._begun.take() or self._next_waiting()) is not None:
             if self._outlives_connection:
                 while not self._advance(request):
                     pass
             else:
                 request.steps.close()
 
-    def _schedule(self) -> None:
-        if not self._is_scheduled:
-            self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._turn)
-
-    def _turn(self) -> None:
-        self._is_scheduled = False
-        if not self._begun:
-            return
-        request = self._begun.popleft()
-        if not self._advance(request):
-            self._begun.append(request)
-        elif self._waiting:
-            self._begun.append(self._waiting.popleft())
-        if self._begun:
-            self._schedule()
+    def _next_waiting(self) -> _Request | None:
+        return self._waiting.popleft() if self._waiting else None
 
     def _advance(self, request: _Request) -> bool:
         """Run a slice of the request; return whether it has ended, and been answered."""
@@ -135,16 +111,3 @@ class RequestSteps:
 
     def __len__(self) -> int:
         return len(self._begun) + len(self._waiting)
-
-
-def run_slice(steps: Generator[None, None, object]) -> None:
-    """Run steps for some time.
-
-    Raises:
-        StopIteration: That was the last one.
-    """
-    until = Watchdog.clock() + SLICE_SECONDS
-    while True:
-        next(steps)
-        if Watchdog.clock() >= until:
-            return

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator
 import pytest
 
 from rocket_broker.refusal import Refusal
-from rocket_broker.request_steps import SLICE_SECONDS
 from rocket_broker.serving import MAX_HEADER, Dispatcher, RequestHandler, limits
+from rocket_broker.step_line import SLICE_SECONDS
 from rocket_broker.watchdog import Watchdog
 from rocket_remoting import MemoryTransport
 from rocket_remoting.buffers import BufferBudget
