@@ -531,11 +531,8 @@ class MessageStore:
             try:
                 await self._flusher.flush()
                 self.flush()  # what was stored meanwhile
-                for topic in topics:
-                    self._store(deletion_message(topic), self._clock.now_ms())
+                for _ in self._note_deletions(topics):
                     await asyncio.sleep(0)
-                self.commit()
-                self._flusher.flush_log()
                 for topic in topics:
                     await self._remove_queues(topic)
                 self.flush()  # the mark need not lead to the queues any more
@@ -559,15 +556,21 @@ class MessageStore:
             StoreFull: As `delete_topics`, as is OSError.
         """
         self.flush()
-        self._store(deletion_message(topic), self._clock.now_ms())
-        self.commit()
-        self._flusher.flush_log()
+        run_all(self._note_deletions([topic]))
         queues = self._queues.of(topic)
         for queue in queues:
             self._take(queue)
         _remove(queues)
         self._queues.remove_directory(topic)
         self.flush()
+
+    def _note_deletions(self, topics: Sequence[str]) -> Generator[None, None, None]:
+        """Make the log say, on the disk, that topics are deleted; yield after each."""
+        for topic in topics:
+            self._store(deletion_message(topic), self._clock.now_ms())
+            yield
+        self.commit()
+        self._flusher.flush_log()
 
     def delete_queue(self, topic: str, queue_id: int) -> None:
         """Delete one queue of a topic that keeps others, in a store without clients. The log does not tell it.

@@ -132,12 +132,7 @@ class _Dump:
                 before = b","
                 continue
             key, item = pair
-            head = before + self._key(key) + b":"
-            if isinstance(item, LongBody | Entries | Items):
-                yield head
-                yield from self.pieces(item)
-            else:
-                yield head + self._whole(item)
+            yield from self._after(before + self._key(key) + b":", item)
             before = b","
         yield b"{}" if before == b"{" else b"}"
 
@@ -147,13 +142,17 @@ class _Dump:
             if item is None:
                 yield b""
                 continue
-            if isinstance(item, LongBody | Entries | Items):
-                yield before
-                yield from self.pieces(item)
-            else:
-                yield before + self._whole(item)
+            yield from self._after(before, item)
             before = b","
         yield b"[]" if before == b"[" else b"]"
+
+    def _after(self, head: bytes, item: object) -> Iterator[bytes]:
+        """Yield what comes before an item, and the item."""
+        if isinstance(item, LongBody | Entries | Items):
+            yield head
+            yield from self.pieces(item)
+        else:
+            yield head + self._whole(item)
 
     def _key(self, key: object) -> bytes:
         quoted = isinstance(key, int) and (self._standard or not self._keyed)
