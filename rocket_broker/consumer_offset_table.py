@@ -21,7 +21,7 @@ from rocket_broker.settings import BrokerSettings
 from rocket_broker.shares import Shares, owner_group
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.table_file import TableFile
-from rocket_broker.table_journal import TableJournal
+from rocket_broker.table_journal import NO_TABLE, TableJournal
 from rocket_remoting.bodies import (
     Body,
     ConsumerOffsetSerializeWrapper,
@@ -91,10 +91,11 @@ class ConsumerOffsetTable:
             DamagedTable: Neither the file nor its backup can be read.
         """
         stored = self._file.load(lambda data: decode_body(data, ConsumerOffsetSerializeWrapper))
+        is_written = stored is not None
         if stored is None:
             stored = ConsumerOffsetSerializeWrapper(offset_table={})
         self._version = stored.data_version or self._version
-        removals = self._journal.read(self._version, _Removal)
+        removals = self._journal.read(self._version if is_written else NO_TABLE, _Removal)
         topics = {change.entry.topic for change in removals if change.entry is not None}
         groups = {change.entry.group for change in removals if change.entry is not None}
         for key, queues in stored.offset_table.items():
@@ -252,7 +253,7 @@ class ConsumerOffsetTable:
             OSError: The file cannot be written.
         """
         if self._dirty:
-            self._journal.begin_merge()
+            self._journal.begin_merge(self._version)
             self._file.write(b"".join(encode_in_pieces(self.body(), standard_json=True)))
             self._journal.end_merge()
             self._dirty = False
@@ -269,7 +270,7 @@ class ConsumerOffsetTable:
                 continue
             self._dirty = False
             try:
-                self._journal.begin_merge()
+                self._journal.begin_merge(self._version)
                 pieces = encode_in_pieces(self.body(), standard_json=True)
                 offsets = await run_in_steps("consumer offsets are written", collected(pieces))
                 end = store.max_commit_log_offset

@@ -1,7 +1,7 @@
 """The consumer groups this broker knows and what each may do, kept in Apache's ``subscriptionGroup.json``.
 
-A change is a line in ``subscriptionGroup.json.log`` (`TableJournal`); the whole table is written a little later, in
-steps.
+A small table is written at each change. A change of a large one is a line in ``subscriptionGroup.json.log``
+(`TableJournal`), and the table is written a little later, in steps.
 """
 
 import logging
@@ -13,7 +13,7 @@ from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.shares import Shares
 from rocket_broker.system_names import PREDEFINED_GROUPS
 from rocket_broker.table_file import TableFile
-from rocket_broker.table_journal import TableJournal
+from rocket_broker.table_journal import NO_TABLE, TableJournal
 from rocket_remoting.bodies import (
     DataVersion,
     Entries,
@@ -66,7 +66,7 @@ class SubscriptionGroupTable:
         if stored is not None:
             self._configs.update(stored.subscription_group_table)
             self.data_version = stored.data_version
-        for change in self.journal.read(self.data_version, SubscriptionGroupConfig):
+        for change in self.journal.read(self.data_version if stored else NO_TABLE, SubscriptionGroupConfig):
             if change.entry is not None:
                 self._configs[change.entry.group_name] = change.entry
             else:
@@ -115,9 +115,8 @@ class SubscriptionGroupTable:
             _log.info("consumer group %s created because it appeared", group)
         if len(groups) > _MOST_LOGGED:
             _log.info("and %d consumer groups more, in the same request", len(groups) - _MOST_LOGGED)
-        self.data_version = self.data_version.next(self._clock.now_ms())
         try:
-            self.journal.append(self.data_version, map(self._configs.__getitem__, groups))
+            self._note([*map(self._configs.__getitem__, groups)])
         except OSError as e:  # who only reads is served on a full disk too
             _log.error("%d consumer groups could not be noted, trying again: %s", len(groups), e)
 
@@ -183,7 +182,7 @@ class SubscriptionGroupTable:
         Raises:
             OSError: The file cannot be written.
         """
-        self.journal.begin_merge()
+        self.journal.begin_merge(self.data_version)
         self._file.write(b"".join(encode_in_pieces(self.body(), standard_json=True)))
         self.journal.end_merge()
 
@@ -193,7 +192,7 @@ class SubscriptionGroupTable:
         Raises:
             OSError: The file cannot be written.
         """
-        self.journal.begin_merge()
+        self.journal.begin_merge(self.data_version)
         pieces = encode_in_pieces(self.body(), standard_json=True)
         await self._file.write_and_sync(
             await run_in_steps("the table of consumer groups is written", collected(pieces))
@@ -202,7 +201,7 @@ class SubscriptionGroupTable:
 
     def _note(self, configs: Sequence[SubscriptionGroupConfig] = (), *, removed: Sequence[str] = ()) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
-        self.journal.append(self.data_version, configs, removed=removed)
+        self.journal.note(self.save, len(self._configs), self.data_version, configs, removed=removed)
 
     def __contains__(self, group: str) -> bool:
         return group in self._configs

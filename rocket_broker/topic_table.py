@@ -1,8 +1,8 @@
 """The topics of this broker: how many queues, who may read and write, kept in Apache's ``topics.json``.
 
 Every change is on the disk before the call returns, and reported to the listeners (the registration with the name
-servers is one of them). A change is a line in ``topics.json.log`` (`TableJournal`); the whole table is written a little
-later, in steps.
+servers is one of them). A small table is written at each change. A change of a large one is a line in
+``topics.json.log`` (`TableJournal`), and the table is written a little later, in steps.
 """
 
 import logging
@@ -16,7 +16,7 @@ from rocket_broker.settings import BrokerSettings, FlushDiskType
 from rocket_broker.shares import Shares
 from rocket_broker.system_names import SystemNames
 from rocket_broker.table_file import TableFile
-from rocket_broker.table_journal import TableJournal
+from rocket_broker.table_journal import NO_TABLE, TableJournal
 from rocket_remoting.address import log_peer
 from rocket_remoting.bodies import (
     DataVersion,
@@ -87,7 +87,7 @@ class TopicTable:
         if stored is not None:
             self._configs.update(stored.topic_config_table)
             self.data_version = stored.data_version
-        changes = self.journal.read(self.data_version, TopicConfig)
+        changes = self.journal.read(self.data_version if stored else NO_TABLE, TopicConfig)
         for change in changes:
             if change.entry is not None:
                 self._configs[change.entry.topic_name] = change.entry
@@ -300,7 +300,7 @@ class TopicTable:
     def _note(self, configs: Sequence[TopicConfig] = (), *, removed: Sequence[str] = ()) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())
         try:
-            self.journal.append(self.data_version, configs, removed=removed)
+            self.journal.note(self.save, len(self._configs), self.data_version, configs, removed=removed)
         finally:  # the table has changed, whether that was noted or not
             self._tell()
 
@@ -319,7 +319,7 @@ class TopicTable:
         Raises:
             OSError: The file cannot be written.
         """
-        self.journal.begin_merge()
+        self.journal.begin_merge(self.data_version)
         self._file.write(b"".join(encode_in_pieces(self.body())))
         self.journal.end_merge()
 
@@ -329,7 +329,7 @@ class TopicTable:
         Raises:
             OSError: The file cannot be written.
         """
-        self.journal.begin_merge()
+        self.journal.begin_merge(self.data_version)
         pieces = encode_in_pieces(self.body())
         await self._file.write_and_sync(
             await run_in_steps("the table of topics is written", collected(pieces))

@@ -60,7 +60,7 @@ def test_nothing_that_a_broker_creates_is_open_to_others(tmp_path: Path) -> None
             names = await RawClient.connect(TcpTransport(), embedded.name_server_address)
             header = PutKVConfigRequestHeader(namespace="n", key="k", value="v")
             await names.ask_ok(Code.PUT_KV_CONFIG, header)
-            assert {"abort", "lock", "checkpoint", "topics.json.log", "kvConfig.json"} <= check()
+            assert {"abort", "lock", "checkpoint", "topics.json", "kvConfig.json"} <= check()
             for each in (client, names):
                 await each.connection.close()
 
@@ -105,7 +105,7 @@ def test_a_journal_is_read_and_continued_by_its_owner_only(tmp_path: Path) -> No
     )
     assert journal.path.read_bytes().startswith(b"half\n{")
     assert mode(journal.path) == 0o640
-    journal.begin_merge()
+    journal.begin_merge(DataVersion(timestamp=1, counter=1))
     journal.end_merge()
     journal.append(
         DataVersion(timestamp=1, counter=2),

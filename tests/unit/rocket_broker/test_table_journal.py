@@ -1,15 +1,16 @@
 """What changes is noted at once and written into the table later: nothing is lost, whenever the broker ends."""
 
 import asyncio
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
 from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.table_journal import TableJournal
+from rocket_broker.table_journal import SMALL, TableJournal
 from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig
+from rocket_remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig, encode_in_pieces
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
 
@@ -27,12 +28,83 @@ def sent_to(table: TopicTable, *names: str) -> None:
         table.create_by_send(name, "TBW102", 4, 0, "test")
 
 
+def large(path: Path) -> TopicTable:
+    """Return a table of which changes are noted, and whose file has all topics that it has now."""
+    table = topics(path)
+    sent_to(table, *(f"large{number}" for number in range(SMALL + 1)))
+    table.save()
+    return table
+
+
+def in_file(path: Path) -> set[str]:
+    """Return the topics of ``topics.json``."""
+    return {*json.loads((path / "config" / "topics.json").read_bytes())["topicConfigTable"]}
+
+
+def test_a_small_table_is_written_at_each_change(tmp_path: Path) -> None:
+    """Apache's brokers read it after a kill, and no file of ours beside it."""
+    table = topics(tmp_path)
+    sent_to(table, "orders", "bills")
+    table.delete("bills")
+    assert "orders" in in_file(tmp_path)
+    assert "bills" not in in_file(tmp_path)
+    assert not table.journal.path.exists()
+
+
+def test_a_small_table_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+    """Whoever made the topic was told that it failed; the broker has it, and so the file is to have it."""
+    table = topics(tmp_path)
+    table.journal.path.parent.mkdir()
+    blocked = tmp_path / "config" / "topics.json.tmp"
+    blocked.mkdir()
+    with pytest.raises(IsADirectoryError):
+        sent_to(table, "orders")
+    blocked.rmdir()
+    table.journal.merge(table.save)
+    assert "orders" in in_file(tmp_path)
+
+
+def test_changes_of_a_table_that_another_broker_wrote_since_are_passed_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has deleted a topic, perhaps, that a line would bring back."""
+    table = large(tmp_path)
+    sent_to(table, "orders")
+    file = tmp_path / "config" / "topics.json"
+    written = json.loads(file.read_bytes())
+    written["dataVersion"]["timestamp"] += 1
+    file.write_bytes(json.dumps(written).encode())
+    with caplog.at_level(logging.WARNING):
+        assert "orders" not in topics(tmp_path)
+    assert "1 changes are passed over: another broker has written the table since" in caplog.text
+
+
+def test_changes_hold_whatever_table_of_ours_was_last_written(tmp_path: Path) -> None:
+    """Killed before the journal is cleared, or with a table that has to be read from its backup."""
+    table = large(tmp_path)
+    sent_to(table, "orders")
+    table.journal.begin_merge(table.data_version)
+    written = b"".join(encode_in_pieces(table.body()))
+    sent_to(table, "bills")
+    killed_before = topics(tmp_path)
+    table._file.write(written)
+    killed_after = topics(tmp_path)
+    table.journal.end_merge()
+    sent_to(table, "carts")
+    cleared = topics(tmp_path)
+    (tmp_path / "config" / "topics.json").write_bytes(b"")
+    from_backup = topics(tmp_path)
+    assert {"orders", "bills"} <= {*killed_before} & {*killed_after}
+    assert {"orders", "bills", "carts"} <= {*cleared}
+    assert {"bills", "carts"} <= {*from_backup}
+
+
 def test_topics_made_by_sends_are_noted_and_the_table_is_left_alone(tmp_path: Path) -> None:
     """A thousand of them write a line each; a start reads them, and the table has them when it is written."""
-    table = topics(tmp_path)
+    table = large(tmp_path)
     sent_to(table, *(f"t{number}" for number in range(1000)))
-    assert not (tmp_path / "config" / "topics.json").exists()
-    assert len(table.journal.path.read_bytes().splitlines()) == 1000
+    assert "t999" not in in_file(tmp_path)
+    assert len(table.journal.path.read_bytes().splitlines()) == 1001
     again = topics(tmp_path)
     assert again.configs() == table.configs()
     assert again.data_version == table.data_version
@@ -43,7 +115,7 @@ def test_topics_made_by_sends_are_noted_and_the_table_is_left_alone(tmp_path: Pa
 
 def test_what_people_change_holds_against_older_lines(tmp_path: Path) -> None:
     """Also when the broker was killed after it had written the table, before it cleared the journal."""
-    table = topics(tmp_path)
+    table = large(tmp_path)
     sent_to(table, "orders", "bills")
     lines = table.journal.path.read_bytes()
     table.update(TopicConfig(topic_name="orders", read_queue_nums=9, write_queue_nums=9))
@@ -59,7 +131,7 @@ def test_what_people_change_holds_against_older_lines(tmp_path: Path) -> None:
 
 def test_half_a_line_is_passed_over(tmp_path: Path) -> None:
     """It was being written when the broker was killed; nobody was answered for it."""
-    table = topics(tmp_path)
+    table = large(tmp_path)
     sent_to(table, "orders", "bills")
     table.journal.path.write_bytes(table.journal.path.read_bytes()[:-20])
     assert "orders" in topics(tmp_path)
@@ -68,7 +140,7 @@ def test_half_a_line_is_passed_over(tmp_path: Path) -> None:
 
 def test_what_comes_after_half_a_line_counts(tmp_path: Path) -> None:
     """Also when the broker is killed again before the table is written."""
-    table = topics(tmp_path)
+    table = large(tmp_path)
     sent_to(table, "orders", "bills")
     table.journal.path.write_bytes(table.journal.path.read_bytes()[:-20])
     sent_to(topics(tmp_path), "carts")
@@ -90,7 +162,7 @@ def test_a_line_that_is_none_is_passed_over_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Those around it count."""
-    table = topics(tmp_path)
+    table = large(tmp_path)
     sent_to(table, "orders")
     with table.journal.path.open("ab") as file:
         file.write(b"rubbish\n")
@@ -122,7 +194,7 @@ def test_the_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> N
         loop = asyncio.get_running_loop()
 
         async def write() -> None:
-            journal.begin_merge()
+            journal.begin_merge(DataVersion(timestamp=0, counter=1))
             written.append(loop.time())
             if len(written) == 1:
                 raise OSError("disk full")
@@ -144,15 +216,16 @@ def test_the_table_is_written_two_seconds_after_an_addition(tmp_path: Path) -> N
 
 def test_what_people_change_is_noted_too(tmp_path: Path) -> None:
     """A table of fifty thousand topics is not written for each of them; a killed broker knows of all the same."""
-    table = topics(tmp_path)
+    table = large(tmp_path)
     table.update(TopicConfig(topic_name="orders", read_queue_nums=9, write_queue_nums=9))
     table.update(TopicConfig(topic_name="bills"))
     table.delete("bills")
-    assert not (tmp_path / "config" / "topics.json").exists()
+    assert "orders" not in in_file(tmp_path)
     again = topics(tmp_path)
     assert again.configs() == table.configs()
     assert again.data_version == table.data_version
     groups = SubscriptionGroupTable(settings(tmp_path), FixedClock())
+    groups.create_missing(f"large{number}" for number in range(SMALL))
     groups.update(SubscriptionGroupConfig(group_name="g"), SubscriptionGroupConfig(group_name="h"))
     groups.delete("h")
     killed = SubscriptionGroupTable(settings(tmp_path), FixedClock())
@@ -172,7 +245,7 @@ def test_changes_while_the_table_is_written_stay_in_the_journal(tmp_path: Path) 
         sent_to(table, "late")
         table.delete("t0")
         await writing
-        assert len(table.journal.path.read_bytes().splitlines()) == 2
+        assert len(table.journal.path.read_bytes().splitlines()) == 3
         assert topics(tmp_path).configs() == table.configs()
         await table.write()
         assert not table.journal.path.exists()
