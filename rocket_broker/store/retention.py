@@ -136,13 +136,10 @@ class Retention:
             await self._remove_taken()
             try:
                 while deleted < settings.delete_file_batch_max and log.has_file_before(before_ms):
-                    if deleted and settings.delete_commit_log_files_interval:
+                    if not deleted:
+                        await self._flusher.flush()
+                    elif settings.delete_commit_log_files_interval:
                         await asyncio.sleep(settings.delete_commit_log_files_interval / 1000)
-                    await self._flusher.flush()
-                    if not log.has_file_before(
-                        before_ms
-                    ):  # a flush tells when a mapped file was written last
-                        break
                     deleted += 1
                     self._taken.append(log.files.take_first())
                     await self._remove_taken()

@@ -83,6 +83,7 @@ class Stage:
         self._settings = SETTINGS | {"flushDiskType": flush}
         self._directory = Path(tempfile.mkdtemp(prefix="streamkit-states-"))
         self._store = self._directory / "store-0"
+        self._log_end = 0
         self._transport = MemoryTransport()
         self._at_broker: dict[int, RawClient] = {}
         self._at_name_server: dict[int, RawClient] = {}
@@ -253,10 +254,18 @@ class Stage:
         return known
 
     def _age_files(self) -> None:
-        """Give files that were written a time of the virtual clock: cleaning by age compares with that."""
+        """Give files of the log the virtual time at which they were written: cleaning by age compares with that.
+
+        Some file systems, such as tmpfs, do not renew the time of a file that is written through a map.
+        """
+        written_from, self._log_end = self._log_end, self.store.max_commit_log_offset
         for path in (self._store / "commitlog").glob("[0-9]*"):
             with suppress(FileNotFoundError):  # a thread of the broker deletes old files
-                if path.stat().st_mtime * 1000 > self.now_ms + _A_DAY_MS:
+                status = path.stat()
+                is_written = written_from < int(path.name) + status.st_size and int(path.name) < self._log_end
+                if status.st_mtime * 1000 > self.now_ms + _A_DAY_MS or (
+                    is_written and written_from < self._log_end
+                ):
                     os.utime(path, (self.now_ms / 1000, self.now_ms / 1000))
 
     def _verify(self) -> None:
