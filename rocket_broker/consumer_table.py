@@ -32,6 +32,10 @@ __all__ = ["ConsumerGroup", "ConsumerTable"]
 _log = logging.getLogger(__name__)
 
 
+HeartbeatListener = Callable[[str, Iterable[SubscriptionData], Connection], Generator[None, None, None]]
+"""Takes a group, the subscriptions and the connection of a member's heartbeat, in steps."""
+
+
 class ConsumerGroup:
     """The live members of one group and what they are subscribed to.
 
@@ -139,7 +143,7 @@ class ConsumerTable:
 
     def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
         self.guard = SubscriptionGuard()
-        self.on_heartbeat: list[Callable[[str, Iterable[SubscriptionData], Connection], None]] = []
+        self.on_heartbeat: list[HeartbeatListener] = []
         self.on_empty: list[Callable[[str], None]] = []
         self._time = time
         self._groups: dict[str, ConsumerGroup] = {}
@@ -179,7 +183,7 @@ class ConsumerTable:
                       extra=client.connection.log_peer)  # fmt: skip
             self._tell(group)
         for listener in self.on_heartbeat:
-            listener(group.name, data.subscription_data_set, client.connection)
+            yield from listener(group.name, data.subscription_data_set, client.connection)
         return changed
 
     def _prepared(self, data: ConsumerData) -> Generator[None, None, dict[str, Subscription]]:

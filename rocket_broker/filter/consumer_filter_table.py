@@ -8,21 +8,30 @@ gave it.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 import msgspec
 
 from rocket_broker.filter.bloom import BloomFilterData, bits_of
 from rocket_broker.filter.sql import MAX_LENGTH, SqlError, SqlExpression, compile_sql
+from rocket_broker.loop_steps import collected, run_in_steps
 from rocket_broker.refusal import Refusal
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.shares import Shares, owner_group
 from rocket_broker.subscription import is_tag_type
 from rocket_broker.table_file import TableFile
-from rocket_remoting.bodies import Body, SubscriptionData, decode_body, encode_body
+from rocket_remoting.bodies import (
+    Body,
+    Entries,
+    LongBody,
+    SubscriptionData,
+    decode_body,
+    encode_in_pieces,
+)
 from rocket_remoting.clock import Clock
 from rocket_remoting.connection import Connection
 from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
+from rocket_remoting.steps import run_all
 
 __all__ = ["ConsumerFilter", "ConsumerFilterTable", "RetryFilter"]
 
@@ -38,6 +47,8 @@ room for new ones; those of living groups do not. One group, and one address, ha
 filter takes its characters, or `SMALLEST` if it is shorter."""
 SMALLEST = MAX_CHARACTERS // MAX_FILTERS
 """So a quarter of the characters is a quarter of the filters as well."""
+
+_STEP = "consumer filters are written"
 
 _Compile = Callable[[str, Connection | None], SqlExpression]
 
@@ -96,6 +107,9 @@ class ConsumerFilterTable:
         self._characters = 0
         self._shares = Shares("characters of filters", lambda: MAX_CHARACTERS)
         self._owners: dict[tuple[str, str], tuple[str, ...]] = {}
+        # Filters of groups without members, those first that were dead first: all of them, and each owner's.
+        self._dead: dict[tuple[str, str], None] = {}
+        self._dead_of: dict[str, dict[tuple[str, str], None]] = {}
         self._dirty = False
 
     def load(self) -> None:
@@ -105,19 +119,23 @@ class ConsumerFilterTable:
             DamagedTable: Neither the file nor its backup can be read.
         """
         stored = self._file.load(lambda data: decode_body(data, _Stored))
-        for topic, of_topic in (stored or _Stored()).filter_data_by_topic.items():
-            for group, known in of_topic.group_filter_data.items():
-                try:
-                    self._keep(group, topic, known, compile_sql(known.expression), ())
-                except SqlError as e:
-                    _log.warning("filter of group %s on %s not taken: %s", group, topic, e)
+        filters = [
+            (group, topic, known)
+            for topic, of_topic in (stored or _Stored()).filter_data_by_topic.items()
+            for group, known in of_topic.group_filter_data.items()
+        ]
+        for group, topic, known in sorted(filters, key=lambda filter_: filter_[2].dead_time):
+            try:
+                self._keep(group, topic, known, compile_sql(known.expression), ())
+            except SqlError as e:
+                _log.warning("filter of group %s on %s not taken: %s", group, topic, e)
         for group in self._groups:
             self.unregister(group)
 
     def register(
         self, group: str, subscriptions: Iterable[SubscriptionData], member: Connection | None = None
-    ) -> None:
-        """Take what a member of the group told in its heartbeat."""
+    ) -> Generator[None, None, None]:
+        """Take what a member of the group told in its heartbeat, in steps."""
         filtered = {data.topic: data for data in subscriptions if not is_tag_type(data.expression_type)}
         known = self._groups.get(group, {})
         if not filtered and not known:
@@ -126,13 +144,17 @@ class ConsumerFilterTable:
         for topic, data in filtered.items():
             if budget > 0:
                 budget -= self._register(group, topic, data, member)
+            yield
+        known = self._groups.get(group, {})
         for topic in known.keys() - filtered.keys():
-            self._mark_dead(known[topic])
+            if topic in known:
+                self._mark_dead(group, topic, known[topic])
+            yield
 
     def unregister(self, group: str) -> None:
         """Mark the filters of a group without members."""
-        for known in self._groups.get(group, {}).values():
-            self._mark_dead(known)
+        for topic, known in self._groups.get(group, {}).items():
+            self._mark_dead(group, topic, known)
 
     def get(self, group: str, topic: str) -> tuple[ConsumerFilter, SqlExpression] | None:
         """Return the group's filter of the topic, and that compiled."""
@@ -140,20 +162,38 @@ class ConsumerFilterTable:
         return (known, self._compiled[group, topic]) if known is not None else None
 
     def save(self) -> None:
-        """Write ``consumerFilter.json`` if anything changed since it was last written."""
-        self._forget_long_dead()
+        """Write ``consumerFilter.json`` if anything changed since it was last written, in one go.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        run_all(self._forget_long_dead())
         if self._dirty:
             self._dirty = False
-            self._file.write(encode_body(self._stored()))
+            self._file.write(b"".join(encode_in_pieces(self._body())))
+
+    async def write(self) -> None:
+        """Write ``consumerFilter.json`` if anything changed since it was last written, in steps and by a thread.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        await run_in_steps(_STEP, self._forget_long_dead())
+        if self._dirty:
+            self._dirty = False
+            pieces = await run_in_steps(_STEP, collected(encode_in_pieces(self._body())))
+            await self._file.write_and_sync(pieces)
 
     async def save_periodically(self) -> None:
         """Write the file every ten seconds; runs until cancelled."""
         while True:
             await asyncio.sleep(SAVE_SECONDS)
             try:
-                self.save()
-            except OSError as e:
+                await self.write()
+            except BaseException as e:
                 self._dirty = True
+                if not isinstance(e, OSError):
+                    raise
                 _log.error("consumer filters could not be written, trying again: %s", e)
 
     def _register(self, group: str, topic: str, data: SubscriptionData, member: Connection | None) -> int:
@@ -168,6 +208,7 @@ class ConsumerFilterTable:
                 known.client_version = data.sub_version
                 if known.is_dead:
                     known.dead_time = 0
+                    self._forget_dead(group, topic)
                     self._dirty = True
                 return 0
         try:
@@ -204,20 +245,14 @@ class ConsumerFilterTable:
 
         Where an owner has its share, only its own dead filters go.
         """
-        if self._has_room(text, owners):
-            return True
-        full = {owner for owner in owners if self._shares.room(owner) < _size(text)}
-        dead = [
-            (known.dead_time, group, topic)
-            for group, topics in self._groups.items()
-            for topic, known in topics.items()
-            if known.is_dead and (not full or not full.isdisjoint(self._owners.get((group, topic), ())))
-        ]
-        for _, group, topic in sorted(dead):
-            self._drop(group, topic)
-            if self._has_room(text, owners):
-                return True
-        return False
+        while not self._has_room(text, owners):
+            full = next((owner for owner in owners if self._shares.room(owner) < _size(text)), None)
+            dead = self._dead if full is None else self._dead_of.get(full, {})
+            oldest = next(iter(dead), None)
+            if oldest is None:
+                return False
+            self._drop(*oldest)
+        return True
 
     def _has_room(self, text: str, owners: tuple[str, ...]) -> bool:
         more = 0 if text in self._users else len(text)
@@ -234,6 +269,8 @@ class ConsumerFilterTable:
             self._drop(group, topic)
         self._shares.count(_size(compiled.text), *owners)
         self._owners[group, topic] = owners
+        if new.is_dead:
+            self._note_dead(group, topic)
         self._groups.setdefault(group, {})[topic] = new
         self._compiled[group, topic] = compiled
         self._users[compiled.text] += 1
@@ -242,6 +279,7 @@ class ConsumerFilterTable:
         self._dirty = True
 
     def _drop(self, group: str, topic: str) -> None:
+        self._forget_dead(group, topic)
         del self._groups[group][topic]
         if not self._groups[group]:
             del self._groups[group]
@@ -253,27 +291,46 @@ class ConsumerFilterTable:
             self._characters -= len(text)
         self._dirty = True
 
-    def _mark_dead(self, known: ConsumerFilter) -> None:
+    def _mark_dead(self, group: str, topic: str, known: ConsumerFilter) -> None:
         if not known.is_dead:
             known.dead_time = max(self._clock.now_ms(), known.born_time)
+            self._note_dead(group, topic)
             self._dirty = True
 
-    def _forget_long_dead(self) -> None:
-        limit = self._clock.now_ms() - self._settings.filter_data_clean_time_span
-        dead = [
-            (group, topic) for group, topics in self._groups.items() for topic, known in topics.items()
-            if known.is_dead and known.dead_time <= limit
-        ]  # fmt: skip
-        for group, topic in dead:
-            self._drop(group, topic)
+    def _note_dead(self, group: str, topic: str) -> None:
+        self._dead[group, topic] = None
+        for owner in self._owners.get((group, topic), ()):
+            self._dead_of.setdefault(owner, {})[group, topic] = None
 
-    def _stored(self) -> _Stored:
-        stored = _Stored()
-        for group, topics in self._groups.items():
-            for topic, known in topics.items():
-                of_topic = stored.filter_data_by_topic.setdefault(topic, _OfTopic(topic=topic))
-                of_topic.group_filter_data[group] = known
-        return stored
+    def _forget_dead(self, group: str, topic: str) -> None:
+        self._dead.pop((group, topic), None)
+        for owner in self._owners.get((group, topic), ()):
+            dead = self._dead_of.get(owner, {})
+            dead.pop((group, topic), None)
+            if not dead:
+                self._dead_of.pop(owner, None)
+
+    def _forget_long_dead(self) -> Generator[None, None, None]:
+        limit = self._clock.now_ms() - self._settings.filter_data_clean_time_span
+        for group, topic in list(self._dead):
+            known = self._groups.get(group, {}).get(topic)
+            if known is not None and known.is_dead and known.dead_time <= limit:
+                self._drop(group, topic)
+            yield
+
+    def _body(self) -> LongBody:
+        return LongBody(_Stored(), filter_data_by_topic=Entries(self._written_topics()))
+
+    def _written_topics(self) -> Iterator[tuple[str, LongBody] | None]:
+        """Yield each topic with its groups' filters; None is a pause."""
+        by_topic: dict[str, dict[str, ConsumerFilter]] = {}
+        for group, topic in list(self._compiled):
+            known = self._groups.get(group, {}).get(topic)
+            if known is not None:
+                by_topic.setdefault(topic, {})[group] = known
+            yield None
+        for topic, filters in by_topic.items():
+            yield topic, LongBody(_OfTopic(topic=topic), group_filter_data=Entries(filters.items()))
 
 
 def _size(text: str) -> int:

@@ -11,11 +11,12 @@ delivery is at least once. While nothing is delivered nothing is written.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from rocket_broker.loop_steps import BackgroundSteps
 from rocket_broker.message_writer import MessageWriter
 from rocket_broker.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocket_broker.store.message_store import MessageStore
@@ -36,7 +37,7 @@ __all__ = ["DelayService"]
 _log = logging.getLogger(__name__)
 
 DELIVER_AT_ONCE = 500
-"""So many messages of a level are delivered in one step; then others have their turn."""
+"""So many entries of a level are looked at together; their messages are delivered one after the other, in steps."""
 RETRY_SECONDS = 1.0
 LONGEST_WAIT = 30.0
 """No wait for a due time is longer: the wall clock may be set, or the machine sleep, meanwhile."""
@@ -76,6 +77,8 @@ class DelayService:
         self._file = TableFile(path)
         self._flush_seconds = flush_interval_ms / 1000
         self._timers: dict[int, asyncio.Handle] = {}
+        self._running: set[int] = set()
+        self._background = BackgroundSteps()
         self._save_timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._saved: dict[int, int] = {}
@@ -120,6 +123,7 @@ class DelayService:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._background.stop()
         if self._save_timer is not None:
             self._save_timer.cancel()
             self._save_timer = None
@@ -153,8 +157,9 @@ class DelayService:
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int
     ) -> None:
         """Look at a level whose queue was empty until now; the store calls this for all it stores."""
-        if topic == SCHEDULE_TOPIC and queue_id + 1 not in self._timers:
-            self._timers[queue_id + 1] = asyncio.get_running_loop().call_soon(self._run, queue_id + 1)
+        level = queue_id + 1
+        if topic == SCHEDULE_TOPIC and level not in self._timers and level not in self._running:
+            self._timers[level] = asyncio.get_running_loop().call_soon(self._run, level)
 
     def _save_soon(self) -> None:
         """Write the offsets within the interval if they have changed."""
@@ -183,15 +188,21 @@ class DelayService:
             _log.error("delay offsets could not be written, trying again: %s", e)
 
     def _run(self, level: int) -> None:
-        """Deliver what is due of the level, and set the timer for what is not."""
+        """Begin to deliver what is due of the level."""
         self._timers.pop(level, None)
-        if level > self._levels.max_level:
-            return
+        if level <= self._levels.max_level and level not in self._running:
+            self._running.add(level)
+            self._background.add("delayed messages are delivered", self._run_steps(level))
+
+    def _run_steps(self, level: int) -> Generator[None, None, None]:
+        """Deliver what is due of the level, and set the timer for what is not."""
         try:
-            wait = self._deliver_due(level)
+            wait = yield from self._deliver_due(level)
         except Exception:  # whatever is wrong with one message or the disk: the level goes on
             _log.exception("delay level %d: trying again", level)
             wait = RETRY_SECONDS
+        finally:
+            self._running.discard(level)
         self._save_soon()
         if wait is None:
             return
@@ -200,8 +211,11 @@ class DelayService:
             loop.call_later(wait, self._run, level) if wait else loop.call_soon(self._run, level)
         )
 
-    def _deliver_due(self, level: int) -> float | None:
-        """Return how many seconds later to look again; None when the queue is empty."""
+    def _deliver_due(self, level: int) -> Generator[None, None, float | None]:
+        """Deliver what is due, and yield after each message.
+
+        Return how many seconds later to look again; None when the queue is empty.
+        """
         queue = level - 1
         entries = list(
             self._store.consume_queue_entries(
@@ -217,6 +231,7 @@ class DelayService:
             if not self._deliver(level, commit_log_offset, size):
                 return RETRY_SECONDS
             self.offsets[level] = offset + 1
+            yield
         return self._after(level, bool(entries))
 
     def _after(self, level: int, found: bool) -> float | None:

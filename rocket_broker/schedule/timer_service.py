@@ -14,6 +14,7 @@ import logging
 from array import array
 from collections.abc import Mapping, Sequence
 
+from rocket_broker.loop_steps import LoopTurns
 from rocket_broker.message_writer import MessageWriter
 from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerUnit
 from rocket_broker.schedule.timer_settings import TimerSettings
@@ -45,9 +46,7 @@ _log = logging.getLogger(__name__)
 
 TIMER_QUEUE = 0
 HANDLED_AT_ONCE = 200
-"""So many messages are handled in one step; then others have their turn."""
-BYTES_AT_ONCE = 1024 * 1024
-UNITS_AT_ONCE = 1_000
+"""So many entries of the queue are looked at together."""
 RETRY_SECONDS = 1.0
 LONGEST_WAIT = 60.0
 """No wait for a moment is longer: the wall clock may be set, or the machine sleep, meanwhile."""
@@ -73,6 +72,7 @@ class TimerService:
         self._news = asyncio.Event()
         self._changes = asyncio.Event()
         self._is_stopping = False
+        self._turns = LoopTurns("timed messages are handled")
         self._tasks: list[asyncio.Task[None]] = []
 
     def load(self) -> None:
@@ -167,9 +167,12 @@ class TimerService:
             )
             for number, commit_log_offset, size, _ in entries:
                 has_timer = commit_log_offset in self._have_timers
-                if not has_timer and not self._take(number, commit_log_offset, size):
-                    return False
+                with self._turns:
+                    if not has_timer and not self._take(number, commit_log_offset, size):
+                        return False
                 files.queue_offset = number + 1
+                files.is_dirty = True
+                await self._turns.next()
             if not entries:  # deleted, or a hole at a file's end: go on behind it
                 low = self._store.min_offset(TIMER_TOPIC, TIMER_QUEUE)
                 end = self._store.max_offset(TIMER_TOPIC, TIMER_QUEUE)
@@ -177,7 +180,7 @@ class TimerService:
             files.is_dirty = True
             if self._is_stopping:
                 return True
-            await asyncio.sleep(0)
+            await self._turns.next()
         self._have_timers = frozenset()
         files.lost = None
         return True
@@ -223,30 +226,32 @@ class TimerService:
         while (moment := files.next()) is not None and moment + self._precision <= self._clock.now_ms():
             if not await self._deliver_moment(moment):
                 return False
-            files.over(moment)
+            with self._turns:
+                files.over(moment)
             if self._is_stopping:
                 return True
+            await self._turns.next()
         files.moment = max(files.moment, files.floor(self._clock.now_ms()))
         return True
 
     async def _deliver_moment(self, moment: int) -> bool:
         places, cancelled = await self._timers_of(moment)
-        handled = 0
-        for number, at in enumerate(reversed(places)):
-            unit = self._files.timer(at)
-            if unit is None or (cancelled and self._is_cancelled(unit, cancelled)):
-                continue
-            while not self._deliver(
-                unit.commit_log_offset, unit.size, unit.written_ms, rolls=bool(unit.bits & ROLLS)
-            ):
+        for at in reversed(places):
+            while not self._deliver_timer(at, cancelled):
                 if self._is_stopping:
                     return False
                 await asyncio.sleep(RETRY_SECONDS)
-            handled += unit.size
-            if handled > BYTES_AT_ONCE or number % HANDLED_AT_ONCE == HANDLED_AT_ONCE - 1:
-                handled = 0
-                await asyncio.sleep(0)
+            await self._turns.next()
         return True
+
+    def _deliver_timer(self, at: int, cancelled: set[str]) -> bool:
+        """Deliver the message of a timer unless it is cancelled; False when the store takes nothing now."""
+        with self._turns:
+            unit = self._files.timer(at)
+            if unit is None or (cancelled and self._is_cancelled(unit, cancelled)):
+                return True
+            rolls = bool(unit.bits & ROLLS)
+            return self._deliver(unit.commit_log_offset, unit.size, unit.written_ms, rolls=rolls)
 
     async def _timers_of(self, moment: int) -> tuple["array[int]", set[str]]:
         """Return where a moment's timers lie, the newest first, and what those say that only cancel others.
@@ -254,13 +259,12 @@ class TimerService:
         There may be a million of them: no more than eight bytes are kept of each.
         """
         places, keys = array("q"), set[str]()
-        for number, (at, unit) in enumerate(self._files.timers(moment)):
+        for at, unit in self._files.timers(moment):
             if unit.bits & CANCELS and not unit.bits & ROLLS:
                 keys.add(self._properties(unit).get(PROPERTY_TIMER_DEL_UNIQKEY, ""))
             else:
                 places.append(at)
-            if number % UNITS_AT_ONCE == UNITS_AT_ONCE - 1:
-                await asyncio.sleep(0)
+            await self._turns.next()
         return places, keys
 
     def _is_cancelled(self, unit: TimerUnit, keys: set[str]) -> bool:

@@ -29,6 +29,7 @@ __all__ = ["Slot", "TimerWheel", "wheel_size"]
 _SLOT = struct.Struct(">qqqii")
 _PER_PAGE = PAGE_SIZE // _SLOT.size
 _CHUNK = 256 * PAGE_SIZE
+_EMPTY = bytes(PAGE_SIZE)
 
 
 def wheel_size(slots: int) -> int:
@@ -125,6 +126,8 @@ class TimerWheel:
         value, begin = moment // self._precision, self._index(moment)
         for page in self._pages_from(begin // _PER_PAGE):
             view = self._file.open()[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
+            if bytes(view) == _EMPTY[: len(view)]:  # of all pages that were ever used, few have timers
+                continue
             for index, (found, first, last, number, _) in enumerate(
                 _SLOT.iter_unpack(view), page * _PER_PAGE
             ):

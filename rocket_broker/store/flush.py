@@ -15,16 +15,19 @@ nobody knows which pages are on the disk, and asking again would not tell: the s
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocket_broker.loop_steps import run_in_steps
 from rocket_broker.store.checkpoint import Mark
 from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from rocket_broker.store.files import PAGE_SIZE
 from rocket_broker.store.index_file import IndexFile
 from rocket_broker.store.store_files import StoreFiles
+from rocket_broker.watchdog import Watchdog
+from rocket_remoting.steps import run_all
 
 __all__ = ["PAUSE_AFTER_FAILURE", "Flusher"]
 
@@ -129,7 +132,7 @@ class Flusher:
         Raises:
             OSError: The disk refused, now or before.
         """
-        unflushed = self._unflushed()
+        unflushed = await self._find_unflushed()
         await self._flush(unflushed, self._write)
         if self._marked < unflushed.mark.offset or self.is_broken:
             raise OSError(errno.EIO, "the disk refused a flush", str(self._files.settings.root))
@@ -186,10 +189,13 @@ class Flusher:
                 loop.time() >= due
                 or log.committed - self._marked >= settings.flush_consume_queue_thorough_bytes
             ):
-                await self._flush(self._unflushed(), self._write)
+                await self._flush(await self._find_unflushed(), self._write)
                 due = loop.time() + settings.flush_consume_queue_thorough_interval / 1000
             else:
-                await self._flush(self._worth_flushing(), self._sync)
+                worth = await run_in_steps(
+                    "queues are looked for that are to be flushed", self._worth_flushing()
+                )
+                await self._flush(worth, self._sync)
             if self._marked == log.committed:
                 self._queue_work.clear()
                 self.is_awake = False
@@ -216,7 +222,8 @@ class Flusher:
             self.failed(e)
             await asyncio.sleep(PAUSE_AFTER_FAILURE)
         else:
-            self._note(unflushed)
+            with Watchdog("what was flushed is noted"):
+                self._note(unflushed)
 
     def failed(self, error: OSError, *, is_final: bool = False) -> None:
         """Note that the disk refused: nothing more must be stored, unless it was not even asked.
@@ -242,25 +249,37 @@ class Flusher:
         return unflushed
 
     def _unflushed(self) -> _Unflushed:
-        """Return all that is not on the disk now."""
+        """Return all that is not on the disk now, at once."""
+        return run_all(self._unflushed_steps())
+
+    async def _find_unflushed(self) -> _Unflushed:
+        """Return all that is not on the disk now: tens of thousands of queues may have got messages."""
+        return await run_in_steps("what is to be flushed is looked for", self._unflushed_steps())
+
+    def _unflushed_steps(self) -> Generator[None, None, _Unflushed]:
+        """Return all that is not on the disk now, in steps; of what comes meanwhile some may be in it, too."""
         log = self._files.log
         mark = Mark(log.committed, log.last_record, self._files.queues.max_physical)
         unflushed = _Unflushed(mark, log.last_timestamp, self._files.index.end_timestamp)
         if log.committed > log.flushed:
             unflushed.paths += log.files.between(log.flushed, log.committed)
-        for queue in self.dirty_queues:
-            unflushed.add_queue(queue)
+        for queue in list(self.dirty_queues):
+            if queue in self.dirty_queues:  # neither deleted nor flushed meanwhile
+                unflushed.add_queue(queue)
+            yield
         for file in self._files.index.dirty:
             unflushed.index_files.append((file, file.count))
             unflushed.paths.append(file.file.path)
         return unflushed
 
-    def _worth_flushing(self) -> _Unflushed:
-        """Return the queues that have enough new pages."""
+    def _worth_flushing(self) -> Generator[None, None, _Unflushed]:
+        """Return the queues that have enough new pages, in steps."""
         unflushed = _Unflushed(Mark(self._files.log.flushed))
         pages = self._files.settings.flush_consume_queue_least_pages
-        for queue in self.dirty_queues:
-            if queue.max_offset * ENTRY_SIZE // PAGE_SIZE - queue.flushed * ENTRY_SIZE // PAGE_SIZE >= pages:
+        for queue in list(self.dirty_queues):
+            yield
+            new_pages = queue.max_offset * ENTRY_SIZE // PAGE_SIZE - queue.flushed * ENTRY_SIZE // PAGE_SIZE
+            if new_pages >= pages and queue in self.dirty_queues:
                 unflushed.add_queue(queue)
         return unflushed
 

@@ -1,6 +1,7 @@
 """The consume queues of a store, by topic and queue id."""
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.mapped_file import OpenMaps
@@ -57,7 +58,7 @@ class QueueTable:
     @property
     def max_physical(self) -> int:
         """End of the last message in the commit log that has an entry, -1 if none has."""
-        return max((queue.max_physical for queue in self._queues.values()), default=-1)
+        return max(map(attrgetter("max_physical"), self._queues.values()), default=-1)
 
     def topics(self) -> dict[str, list[int]]:
         """Return each topic's queue ids."""

@@ -25,6 +25,7 @@ import logging
 import threading
 from datetime import UTC, datetime
 
+from rocket_broker.loop_steps import LoopTurns
 from rocket_broker.store.age_clock import AgeClock
 from rocket_broker.store.flush import Flusher
 from rocket_broker.store.mapped_file import MappedFile
@@ -39,8 +40,6 @@ UNSURE_SECONDS = 600.0
 """Time servers are asked at the start of a machine, and answer within minutes."""
 
 _WHATEVER_AGE = 2**63 - 1
-_QUEUES_IN_ONE_GO = 100
-"""Looking where a queue begins now may map a file of it; ten thousand of them must not hold up the loop."""
 
 
 class Retention:
@@ -161,11 +160,12 @@ class Retention:
     async def _follow(self) -> None:
         """Let queues and index begin where the log does."""
         first = self._files.log.first
-        for number, queue in enumerate(self._files.queues, 1):
-            queue.correct_min_offset(first)
-            self._taken += queue.take_old_files()
-            if number % _QUEUES_IN_ONE_GO == 0:
-                await asyncio.sleep(0)
+        turns = LoopTurns("queues begin anew behind deleted messages")
+        for queue in self._files.queues:
+            with turns:
+                queue.correct_min_offset(first)
+                self._taken += queue.take_old_files()
+            await turns.next()
         self._taken += self._files.index.take_before(first)
         await self._remove_taken()
 

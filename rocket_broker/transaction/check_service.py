@@ -14,6 +14,7 @@ from collections import Counter
 from itertools import count
 
 from rocket_broker.client_channel import ClientChannel
+from rocket_broker.loop_steps import LoopTurns
 from rocket_broker.producer_table import ProducerTable
 from rocket_broker.settings import BrokerSettings
 from rocket_broker.store.messages import PutStatus
@@ -88,14 +89,17 @@ class TransactionCheckService:
     async def _check(self) -> None:
         halves, began = self._halves, self._clock.now_ms()
         end = halves.end
+        turns = LoopTurns("transactions are asked about")
         while (offset := halves.pending.advance(end)) < end:
-            if self._step(offset, end, began) is not _Verdict.DONE:
+            with turns:
+                verdict = self._step(offset, end, began, turns)
+            if verdict is not _Verdict.DONE:
                 return
-            await asyncio.sleep(0)
+            await turns.pause()
 
-    def _step(self, offset: int, end: int, began: int) -> _Verdict:
-        """Look at some half messages from a pending one on."""
-        pending, handled = self._halves.pending, 0
+    def _step(self, offset: int, end: int, began: int, turns: LoopTurns) -> _Verdict:
+        """Look at some half messages from a pending one on, until the turn is over."""
+        pending = self._halves.pending
         found = False
         for number, half in self._halves.read(offset, min(LOOKED_AT_ONCE, end - offset)):
             found = True
@@ -104,9 +108,10 @@ class TransactionCheckService:
             elif pending.is_pending(number):
                 half.queue_offset = number
                 verdict = self._decide(half, began)
-                handled += half.store_size
-                if verdict is not _Verdict.DONE or handled > BYTES_AT_ONCE:
+                if verdict is not _Verdict.DONE:
                     return verdict
+            if turns.is_over:
+                break
         if not found:  # deleted with its file
             pending.skip(min(end, max(offset + 1, self._halves.first_stored)))
         return _Verdict.DONE

@@ -189,6 +189,8 @@ class HalfMessages:
         What took the half messages' places is on the disk before: a machine that dies must not pass them over.
         """
         first = self.pending.advance(self.end)
+        while self.pending.pass_ops():  # noqa: ASYNC110 - others have their turn
+            await asyncio.sleep(0)
         op_offset = self.pending.op_offset
         if (first, op_offset) != self._progress and await self._store.flush_to(
             self._store.max_commit_log_offset

@@ -27,6 +27,7 @@ MOST_MOVES = 100_000
 """Half messages stored anew whose earlier offsets are known. Of those beyond, only the latest offset counts."""
 
 _TRIM_BYTES = 4096
+_OPS_A_STEP = 20_000
 _ALL_ENDED = 0xFF
 _NOT_ALL_ENDED = re.compile(rb"[^\xff]")
 
@@ -135,16 +136,23 @@ class PendingHalves:
     @property
     def op_offset(self) -> int:
         """Offset in the op queue that everything before is done with: it names only ended messages below `first`."""
+        while self.pass_ops():
+            pass
+        return self._op_first + self._op_done
+
+    def pass_ops(self) -> bool:
+        """Pass over some op messages that are done with, for `op_offset`; return whether there may be more."""
         highest = self._op_highest
-        done = self._op_done
-        while done < len(highest) and highest[done] < self.first:
+        done, most = self._op_done, min(len(self._op_highest), self._op_done + _OPS_A_STEP)
+        while done < most and highest[done] < self.first:
             done += 1
+        is_more = done == most < len(highest)
         if done > _TRIM_BYTES:
             del highest[:done]
             self._op_first += done
             done = 0
         self._op_done = done
-        return self._op_first + done
+        return is_more
 
     def _mark(self, offset: int) -> None:
         index = offset - self._origin

@@ -16,6 +16,8 @@ from rocket_remoting.properties import encode_properties
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import HELD, RawClient, with_broker
 
+REMEMBERS_CLIENTS = {"serverChannelMaxIdleTimeSeconds": "0"}
+
 
 def now_ms(embedded: EmbeddedBroker) -> int:
     """Return the broker's wall-clock time."""
@@ -272,8 +274,7 @@ def test_timers_outlive_their_broker(tmp_path: Path) -> None:
         transport = MemoryTransport()
 
         def broker() -> EmbeddedBroker:
-            settings = {"serverChannelMaxIdleTimeSeconds": "0"}
-            return EmbeddedBroker(tmp_path, transport=transport, clock=time.clock, settings=settings)
+            return EmbeddedBroker(tmp_path, transport=transport, clock=time.clock, settings=REMEMBERS_CLIENTS)
 
         async with broker() as embedded:
             client = await RawClient.connect(transport, embedded.broker_address)
@@ -290,6 +291,36 @@ def test_timers_outlive_their_broker(tmp_path: Path) -> None:
             await asyncio.sleep(30)
             assert [message.body for message in await client.messages()] == [b"5", b"30", b"90"]
             await client.connection.close()
+
+    with VirtualTime() as time:
+        time.run(main(time))
+
+
+@pytest.mark.parametrize("kind", ["timers of different seconds", "messages of a delay level"])
+def test_what_became_due_while_the_broker_was_down_is_delivered_in_slices(tmp_path: Path, kind: str) -> None:
+    """Thousands of messages: the loop serves clients after some of them."""
+    count, most_in_a_turn = 2_000, 300
+
+    async def main(time: VirtualTime) -> None:
+        transport = MemoryTransport()
+
+        def broker() -> EmbeddedBroker:
+            return EmbeddedBroker(tmp_path, transport=transport, clock=time.clock, settings=REMEMBERS_CLIENTS)
+
+        async with broker() as embedded:
+            client = await RawClient.connect(transport, embedded.broker_address)
+            for number in range(count):
+                timer = {"TIMER_DELAY_SEC": f"{100 + number}"}
+                await client.send(properties=timer if kind.startswith("timers") else {"DELAY": "5"})
+            await client.connection.close()
+        await asyncio.sleep(3_600)
+        async with broker() as embedded:
+            store, delivered, jumps = embedded.broker.store, 0, list[int]()
+            while delivered < count:
+                await asyncio.sleep(0)
+                before, delivered = delivered, store.max_offset("orders", 0)
+                jumps.append(delivered - before)
+            assert max(jumps) <= most_in_a_turn
 
     with VirtualTime() as time:
         time.run(main(time))

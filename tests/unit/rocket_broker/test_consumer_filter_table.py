@@ -8,6 +8,7 @@ import pytest
 from rocket_broker.filter.bloom import murmur3
 from rocket_broker.filter.consumer_filter_table import MOST_COMPILED, ConsumerFilterTable
 from rocket_remoting.bodies import SubscriptionData
+from rocket_remoting.steps import run_all
 from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
 
 WRITTEN_BY_APACHE = {
@@ -54,8 +55,8 @@ def test_apache_s_file_is_read_and_written_alike(tmp_path: Path) -> None:
     filters = table(tmp_path)
     filters.load()
     assert expression(filters, "readers") == "b = 'x'"
-    filters.register("others", [told("b = 'x'")])
-    filters.register("readers", [told("b = 'x'", version=8)])
+    run_all(filters.register("others", [told("b = 'x'")]))
+    run_all(filters.register("readers", [told("b = 'x'", version=8)]))
     filters.save()
     written = json.loads(path.read_text())["filterDataByTopic"]["letters"]
     theirs = WRITTEN_BY_APACHE["filterDataByTopic"]["letters"]["groupFilterData"]["readers"]
@@ -77,20 +78,20 @@ def test_the_hash_is_murmur3(text: bytes, expected: int) -> None:
 def test_an_expression_that_became_wrong_is_no_filter_any_more(tmp_path: Path) -> None:
     """Its group's pulls are told so, instead of getting what they wanted before."""
     filters = table(tmp_path)
-    filters.register("g", [told("a = 1")])
-    filters.register("g", [told("a =", version=2)])
+    run_all(filters.register("g", [told("a = 1")]))
+    run_all(filters.register("g", [told("a =", version=2)]))
     assert expression(filters, "g") is None
 
 
 def test_a_topic_that_is_no_more_filtered_is_dead_and_comes_back(tmp_path: Path) -> None:
     """A subscription by tags is none by properties."""
     filters = table(tmp_path)
-    filters.register("g", [told("a = 1")])
-    filters.register("g", [SubscriptionData(topic="letters", sub_string="*", sub_version=2)])
+    run_all(filters.register("g", [told("a = 1")]))
+    run_all(filters.register("g", [SubscriptionData(topic="letters", sub_string="*", sub_version=2)]))
     found = filters.get("g", "letters")
     assert found is not None
     assert found[0].is_dead
-    filters.register("g", [told("a = 1", version=3)])
+    run_all(filters.register("g", [told("a = 1", version=3)]))
     assert not found[0].is_dead
 
 
@@ -99,8 +100,8 @@ def test_one_heartbeat_has_only_so_much_compiled(tmp_path: Path) -> None:
     filters = table(tmp_path)
     long = "a = '" + "x" * 8000 + "'"
     subscriptions = [told(f"{long} OR b={n}", topic=f"t{n}") for n in range(8)]
-    filters.register("g", subscriptions)
+    run_all(filters.register("g", subscriptions))
     first = sum(expression(filters, "g", f"t{n}") is not None for n in range(8))
     assert 0 < first <= MOST_COMPILED // len(long) + 1 < 8
-    filters.register("g", subscriptions)
+    run_all(filters.register("g", subscriptions))
     assert all(expression(filters, "g", f"t{n}") for n in range(8))
