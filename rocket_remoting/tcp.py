@@ -12,6 +12,11 @@ from rocket_remoting.errors import ConnectError
 from rocket_remoting.limits import Limits
 from rocket_remoting.transport import ConnectionCallback, Server
 
+ACCEPTED_A_TURN = 16
+"""asyncio accepts so many connections before it returns to those there are: what it calls the backlog."""
+WAITING_CONNECTIONS = 1024
+"""The operating system answers so many clients that are not accepted yet."""
+
 
 class TcpTransport:
     """Connections over TCP sockets of the running loop."""
@@ -70,7 +75,10 @@ def _reason(error: OSError) -> str:
 class _TcpServer(Server):
     async def listen(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self.accept, host, port, backlog=1024)
+        self._listener = await loop.create_server(self.accept, host, port, backlog=ACCEPTED_A_TURN)
+        for listening in self._listener.sockets:
+            with socket.fromfd(listening.fileno(), listening.family, listening.type) as same:
+                same.listen(WAITING_CONNECTIONS)
         self.host, self.port = self._listener.sockets[0].getsockname()[:2]
 
     def _stop_listening(self) -> None:

@@ -15,7 +15,7 @@ from rocket_remoting.command import RemotingCommand
 from rocket_remoting.connection import Connection
 from rocket_remoting.errors import ConnectError
 from rocket_remoting.limits import Limits
-from rocket_remoting.tcp import TcpTransport
+from rocket_remoting.tcp import ACCEPTED_A_TURN, TcpTransport
 
 
 def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:
@@ -133,6 +133,27 @@ def test_a_port_in_use_is_an_os_error() -> None:
         server = await TcpTransport().serve("127.0.0.1", 0, echo)
         with pytest.raises(OSError, match="in use"):
             await TcpTransport().serve("127.0.0.1", server.port, echo)
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_connections_that_came_at_once_are_accepted_some_a_turn() -> None:
+    """Those there are have their turn in between; nobody who waits is turned away."""
+    count = 200
+
+    async def main() -> None:
+        made: list[Connection] = []
+        server = await TcpTransport().serve("127.0.0.1", 0, echo, on_connect=made.append)
+        clients = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(count)]
+        before, most = 0, 0
+        async with asyncio.timeout(30):
+            while len(made) < count:
+                await asyncio.sleep(0)
+                before, most = len(made), max(most, len(made) - before)
+        assert 0 < most <= ACCEPTED_A_TURN
+        for client in clients:
+            client.close()
         await server.close()
 
     asyncio.run(main())
