@@ -18,8 +18,8 @@ done in steps (`BackgroundSteps`), and one timer of the loop stands for all that
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -322,7 +322,7 @@ class HeldPulls:
         at_queue = self._by_queue.get(key)
         for wanted, alike in list(at_queue.alike.items()) if at_queue is not None else ():
             last = yield from self._last_wanted(key, wanted, arrivals)
-            for pull in list(alike.pulls):
+            for pull in _one_by_one(alike.pulls):
                 if pull.is_held and pull.header.queue_offset <= last:
                     self._forget(pull)
                     self._end(pull)
@@ -359,7 +359,7 @@ class HeldPulls:
             end = self._store.max_offset(*key)
             at_queue = self._by_queue.get(key)
             for alike in list(at_queue.alike.values()) if at_queue is not None else ():
-                for number, pull in enumerate(list(alike.pulls)):
+                for number, pull in enumerate(_one_by_one(alike.pulls)):
                     if pull.is_held and pull.header.queue_offset < end:
                         self._forget(pull)
                         self._end(pull)
@@ -392,7 +392,7 @@ class HeldPulls:
     def _time_up_steps(self) -> _Work:
         now = asyncio.get_running_loop().time()
         while self._dues and self._dues[0] <= now:
-            for pull in self._by_due.pop(heappop(self._dues), ()):
+            for pull in _one_by_one(self._by_due.pop(heappop(self._dues), ())):
                 if pull.is_held:
                     self._forget(pull)
                     self._end(pull)
@@ -415,7 +415,7 @@ class HeldPulls:
             pull.connection.respond(response)
 
     def _forget_all(self, mine: _OfConnection) -> _Work:
-        for pull in list(mine.pulls):
+        for pull in _one_by_one(mine.pulls):
             if pull.is_held:
                 self._forget(pull)
             yield
@@ -441,6 +441,14 @@ class HeldPulls:
 
     def __len__(self) -> int:
         return self._count
+
+
+def _one_by_one(pulls: Iterable[HeldPull]) -> Iterator[HeldPull]:
+    """Yield the pulls of now; whichever is answered is given up then, not thousands of them at the end."""
+    left = deque(pulls)
+    del pulls
+    while left:
+        yield left.popleft()
 
 
 def _busy(reason: str) -> Refusal:
