@@ -170,7 +170,8 @@ class Broker:
     async def _open_files(self, undo: AsyncExitStack) -> None:
         self.recovery = self.store.load(self.on_progress)
         undo.push_async_callback(self.store.stop)
-        self.topics.load()
+        if not self.topics.load():
+            self.topics.restore(self.store.topics_with_queues())
         undo.callback(self.topics.journal.merge, self.topics.save)
         self.groups.load()
         undo.callback(self.groups.journal.merge, self.groups.save)

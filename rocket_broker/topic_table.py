@@ -96,6 +96,27 @@ class TopicTable:
             self.data_version = change.version
         return stored is not None or bool(changes)
 
+    def restore(self, queues: Mapping[str, Sequence[int]]) -> None:
+        """Make the topics of a store whose ``topics.json`` is missing anew, as far as their queues tell.
+
+        They can be read and written, and have as many queues as were used. A topic that is not in the table would lose
+        its messages at the next CLEAN_UNUSED_TOPIC.
+
+        Args:
+            queues: The queues of each topic that has messages.
+        """
+        lost = [
+            _config(topic, max(ids) + 1)
+            for topic, ids in queues.items()
+            if ids and topic not in self._configs and not self.is_system(topic)
+        ]
+        if lost:
+            _log.warning(
+                "%s was missing: %d topics were made anew from their queues, with the permission to read and write",
+                self._file.path, len(lost),
+            )  # fmt: skip
+            self.create_missing(lost)
+
     def get(self, topic: str) -> TopicConfig | None:
         """Return the topic's configuration, or None when it does not exist."""
         return self._configs.get(topic)

@@ -3,13 +3,14 @@
 import asyncio
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting import MemoryTransport, MessageQueue
+from rocket_remoting import MemoryTransport, MessageQueue, TcpTransport
 from rocket_remoting.bodies import (
     ConsumerConnection,
     ConsumeStats,
@@ -653,6 +654,32 @@ def test_one_message_is_handed_to_one_consumer() -> None:
         await consumer.connection.close()
 
     with_broker(scene)
+
+
+def test_topics_whose_table_was_moved_away_come_back_with_their_messages(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged table is moved away by people: the topics are there again, and nobody takes their queues for unused."""
+
+    async def main() -> None:
+        async with EmbeddedBroker(tmp_path) as embedded:
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            await client.create_topic("orders", 6)
+            await client.send("orders", queue_id=3)
+            await client.connection.close()
+        for table in (embedded.broker.settings.config_dir).glob("topics.json*"):
+            table.unlink()
+        async with EmbeddedBroker(tmp_path) as embedded:
+            config = embedded.broker.topics.get("orders")
+            assert config is not None
+            assert (config.read_queue_nums, config.write_queue_nums) == (4, 4)
+            client = await RawClient.connect(TcpTransport(), embedded.broker_address)
+            await client.ask_ok(Code.CLEAN_UNUSED_TOPIC)
+            assert len(await client.messages("orders", queue_id=3)) == 1
+            await client.connection.close()
+
+    asyncio.run(main())
+    assert "1 topics were made anew from their queues" in caplog.text
 
 
 def test_queues_of_forgotten_topics_are_deleted_on_request() -> None:
