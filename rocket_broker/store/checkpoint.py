@@ -123,6 +123,10 @@ class Checkpoint:
         if found is not None:
             self.mark, self.deletions_from = found
 
+    def close(self) -> None:
+        """Give the file's map up; `load` makes it again."""
+        self._view = None
+
     @property
     def is_blank(self) -> bool:
         """Whether it was never written: the broker died before it first flushed."""

@@ -72,6 +72,11 @@ class OpenMaps:
             file.view = None
             self._mapped.remove(file)
 
+    def close_all(self) -> None:
+        """Give all maps up: their files are closed, but for those of views that are still with a reader."""
+        while self._mapped:
+            self._mapped.popleft().view = None
+
     def __len__(self) -> int:
         return len(self._mapped)
 

@@ -154,6 +154,7 @@ class MessageStore:
                 self._file_system.remove(self.settings.abort_path)
                 self._file_system.sync(self.settings.checkpoint_path)
         finally:
+            self._files.close()
             while self._locks:
                 self._locks.pop().release()
 

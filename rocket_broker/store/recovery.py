@@ -212,6 +212,7 @@ class Recovery:
         if self._leaves_no_trace:
             with suppress(OSError):  # the next start reads more than it must
                 self._files.file_system.remove(self._files.settings.abort_path)
+        self._files.close()
         for lock in self.locks:
             lock.release()
 

@@ -25,6 +25,7 @@ class StoreFiles:
         queues: The consume queues.
         index: The index.
         checkpoint: What is on the disk.
+        maps: The files of log, queues and index that are mapped now.
     """
 
     settings: StoreSettings
@@ -33,6 +34,7 @@ class StoreFiles:
     queues: QueueTable
     index: Index
     checkpoint: Checkpoint
+    maps: OpenMaps
 
     @classmethod
     def of(cls, settings: StoreSettings, file_system: FileSystem) -> Self:
@@ -45,4 +47,10 @@ class StoreFiles:
             QueueTable(settings, maps),
             Index(settings, maps),
             Checkpoint(settings, file_system),
+            maps,
         )
+
+    def close(self) -> None:
+        """Close the files; what a reader still views stays readable."""
+        self.maps.close_all()
+        self.checkpoint.close()

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.store import GetStatus, MessageStore, PutStatus, StoreSettings
+from rocket_broker.store.errors import StoreError
 from rocket_broker.store.files import OsFileSystem
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 from rocket_remoting.clock import SystemClock
 from rocket_remoting.record import decode_record
-from tests.store.disk import SMALL, Disk, bodies, message, stop
+from tests.store.disk import SMALL, Disk, FakeClock, bodies, message, stop
 
 
 def test_no_more_files_are_mapped_than_allowed(disk: Disk) -> None:
@@ -33,6 +34,25 @@ def test_queues_that_gave_their_map_up_are_read_again(disk: Disk) -> None:
         store.put(message(queue_id=number % 50, body=b"%d" % number))
     for queue_id in range(50):
         assert bodies(store, "orders", queue_id) == [b"%d" % number for number in range(queue_id, 200, 50)]
+
+
+def test_a_stopped_store_keeps_no_file_open(tmp_path: Path) -> None:
+    """Its process may go on, and need the descriptors, long before the collector comes by."""
+
+    def open_files() -> list[str]:
+        files = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+        return [file for file in files if file.startswith(str(tmp_path))]
+
+    disk = Disk(OsFileSystem(), tmp_path, FakeClock())
+    store = disk.open()
+    for queue_id in range(50):
+        store.put(message(queue_id=queue_id))
+    assert len(open_files()) > 50
+    stop(store)
+    assert open_files() == []
+    with pytest.raises(StoreError):
+        disk.open(mapped_file_size_consume_queue=2000)
+    assert open_files() == []
 
 
 def test_a_record_outlives_its_map(disk: Disk) -> None:
