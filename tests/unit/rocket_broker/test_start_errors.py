@@ -48,7 +48,7 @@ from tests.unit.rocket_broker.test_start_errors import broker_on
 root, files, queues = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 
 async def fill():
-    broker = broker_on(root / "running")
+    broker = broker_on(root / "running", mappedFileSizeConsumeQueue="6000")
     await broker.start()
     for queue_id in range(queues):
         broker.store.put(StoreMessage("orders", queue_id, b"body", b""))
@@ -56,7 +56,7 @@ async def fill():
     await broker.stop()
 
 async def start_again():
-    broker = broker_on(root / "killed")
+    broker = broker_on(root / "killed", mappedFileSizeConsumeQueue="6000")
     await broker.start()
     connections = [await TcpTransport().connect(broker.address) for _ in range(10)]
     print(broker.recovery.queues, "queues,", len([c for c in connections if not c.is_closed]), "connections")
