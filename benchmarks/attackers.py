@@ -245,6 +245,25 @@ async def half_open(attacker: Attacker) -> AsyncIterator[None]:
     await _occupy(attacker, 10_000, b"")
 
 
+async def pipelined_requests(attacker: Attacker) -> AsyncIterator[None]:
+    """64 connections that send small requests and wait for no answer"""
+    request = RemotingCommand.request(Code.GET_BROKER_RUNTIME_INFO, oneway=True)
+    many = b"".join(request.encode()) * 2_000
+    yield
+    writers = [(await attacker.open_socket())[1] for _ in range(64)]
+
+    async def flood(writer: asyncio.StreamWriter) -> None:
+        while attacker.goes_on:
+            writer.write(many)
+            await writer.drain()
+
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout_at(asyncio.get_running_loop().time() + SECONDS):
+            await asyncio.gather(*map(flood, writers))
+    for writer in writers:
+        writer.transport.abort()
+
+
 async def woken_pulls(attacker: Attacker) -> AsyncIterator[None]:
     """60,000 pulls held at one queue, and one message"""
     clients = [await attacker.connect() for _ in range(20)]
@@ -282,7 +301,7 @@ ATTACKS: Mapping[str, Attack] = {
     attack.__name__: attack
     for attack in (
         consume_statistics, header_fields, tiny_batch, many_keys, colliding_keys, locks, forged_offsets, topic_flood,
-        registrations, announced_frames, half_open, woken_pulls, wide_heartbeats,
+        registrations, announced_frames, half_open, pipelined_requests, woken_pulls, wide_heartbeats,
     )
 }  # fmt: skip
 

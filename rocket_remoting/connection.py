@@ -6,8 +6,8 @@ a socket or a pipe in memory, is an asyncio transport. All time is the loop's.
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Mapping
 from heapq import heappop, heappush
 from time import perf_counter
 from typing import cast
@@ -25,16 +25,13 @@ from rocket_remoting.errors import (
 from rocket_remoting.ext_fields import Header
 from rocket_remoting.frame_decoder import FrameDecoder
 from rocket_remoting.limits import Limits
+from rocket_remoting.turns import Turns
 
 logger = logging.getLogger("rocket_remoting")
 
 _MAX_OPAQUE = 0x7FFFFFFF
 _COUNTED_FROM = 64 * 1024
 """Bytes that wait to be written: more of them count against what all connections may buffer."""
-
-TURN_SECONDS = 0.005
-"""How long a peer's requests, read together, are handled before other peers have their turn. One read may bring
-hundreds of small requests; 5 ms are some 40 sends."""
 
 Handler = Callable[["Connection", RemotingCommand], RemotingCommand | None]
 """Answers a request, in the loop; None: the answer comes later by `Connection.respond`, or never."""
@@ -53,11 +50,11 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "__weakref__", "_accepted", "_backlog", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder",
-        "_drained", "_flushing", "_handler", "_held", "_idle_timer", "_is_paused", "_is_yielding", "_last_activity",
-        "_limits", "_loop", "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason",
-        "_stalled", "_sweep_timer", "_transport", "_waiting_size", "counted_as", "is_closed", "local_address",
-        "remote_address", "waiting_since",
+        "__weakref__", "_accepted", "_behind", "_close_callbacks", "_closed", "_deadlines", "_decoder", "_drained",
+        "_flushing", "_handler", "_held", "_idle_timer", "_is_paused", "_is_waiting", "_last_activity", "_limits",
+        "_loop", "_made", "_next_opaque", "_outgoing", "_outgoing_size", "_pending", "_reading", "_reason",
+        "_size_in_steps", "_stalled", "_sweep_timer", "_transport", "_turns", "counted_as", "is_closed",
+        "local_address", "remote_address", "waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -69,10 +66,12 @@ class Connection(asyncio.BufferedProtocol):
         accepted: bool = False,
         room: memoryview | None = None,
         made: Callable[["Connection"], bool] | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """Transports make connections; `made` is called when it stands and says whether to keep it.
 
-        Connections of one loop may share the room into which bytes are read: see `FrameDecoder`.
+        Connections of one loop may share the room into which bytes are read: see `FrameDecoder`. Those of a server
+        share its turns.
         """
         self.remote_address = remote_address
         self.local_address = ""
@@ -83,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._limits = limits
         self._accepted = accepted
         self._made = made
+        self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(limits.max_frame, room, max_header=limits.max_header)
@@ -100,16 +100,15 @@ class Connection(asyncio.BufferedProtocol):
         self._outgoing_size = 0
         self._flushing = False
         self._reading = False
-        # Requests that were read wait in _backlog, and nothing more is read, while one of three things is true: the
+        # Requests that were read wait in the decoder, and nothing more is read, while one of three things is true: the
         # peer does not read what we write (_behind at first, _stalled when it is too much), a request of the peer is
-        # handled in steps (_is_paused), or the peer's requests have used up their share of this turn (_is_yielding).
+        # handled in steps (_is_paused), or the peer waits for a turn of the loop (_is_waiting).
         self._behind = False
         self._stalled = False
         self._is_paused = False
-        self._is_yielding = False
+        self._is_waiting = False
         self._held = 0  # of limits.buffers
-        self._backlog: deque[RemotingCommand] = deque()
-        self._waiting_size = 0  # bytes of the backlog's bodies, and of the request that is handled in steps
+        self._size_in_steps = 0  # bytes of the request that is handled in steps
         self._drained: asyncio.Future[None] | None = None
         self._last_activity = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -200,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
             size: Bytes of that request, which count among the connection's buffers until then.
         """
         self._is_paused = True
-        self._waiting_size += size
+        self._size_in_steps = size
         if self._transport is not None and not self.is_closed:
             self._transport.pause_reading()
         self._weigh()
@@ -208,7 +207,13 @@ class Connection(asyncio.BufferedProtocol):
     def resume_requests(self) -> None:
         """Go on with the peer's requests after `pause_requests`."""
         self._is_paused = False
+        self._size_in_steps = 0
         self._loop.call_soon(self._go_on)
+
+    def take_turn(self, seconds: float) -> None:
+        """Go on with the peer's requests for so long; `Turns.wait` was called before."""
+        self._is_waiting = False
+        self._go_on(seconds)
 
     def answer_failure(self, request: RemotingCommand, error: Exception) -> None:
         """Log that a request could not be handled, and answer SYSTEM_ERROR if an answer is wanted.
@@ -317,19 +322,14 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Decode and handle what has been put there."""
         self._last_activity = self._loop.time()
-        commands: Sequence[RemotingCommand] = ()
-        try:
-            commands = self._decoder.received(nbytes)
-        except RemoteProtocolError:  # the decoder keeps it
-            pass
-        if self._held or self._decoder.excess:
-            self._weigh()
-        if self._backlog:  # what was read before comes first
-            self._wait(commands)
-        elif commands:
+        self._decoder.put(nbytes)
+        if self._is_held_up():  # what was read before comes first
+            self._decoder.settle()
+        else:
             self.waiting_since = self._last_activity
-            self._handle_all(commands)
-        self._refuse_nonsense()
+            self._handle_all()
+        if self._held or self._decoder.excess or self._is_held_up():
+            self._weigh()
 
     def eof_received(self) -> bool:
         """The peer closed its side: close ours."""
@@ -369,8 +369,7 @@ class Connection(asyncio.BufferedProtocol):
                 timer.cancel()
         self._deadlines.clear()
         self._outgoing.clear()
-        self._backlog.clear()
-        self._waiting_size = 0
+        self._size_in_steps = 0
         self._hold(0)
         pending, self._pending = self._pending, {}
         for future in pending.values():
@@ -385,64 +384,65 @@ class Connection(asyncio.BufferedProtocol):
 
     # ---- reading -------------------------------------------------------------------------------------
 
-    def _handle_all(self, commands: Sequence[RemotingCommand]) -> None:
+    def _handle_all(self, seconds: float | None = None) -> None:
+        """Handle what has been read, for so long if it is a client's: by default what is left of its turn."""
+        decoder, turns, party = self._decoder, self._turns, self.counted_as or self
+        if turns is None:
+            self._handle_until(math.inf)
+            decoder.settle()
+        else:
+            begin = end = perf_counter()
+            until = begin + (turns.left(party) if seconds is None else seconds)
+            if begin < until:
+                self._handle_until(until)
+                end = perf_counter()
+                turns.use(party, end - begin)
+            decoder.settle()
+            if end >= until and decoder.pending and not self._is_held_up():
+                self._wait(turns, party)
+        if decoder.failure is not None and not self._is_held_up():
+            self._refuse_nonsense(decoder.failure)
+
+    def _handle_until(self, until: float) -> None:
         limit = self._limits.max_pending_bytes
         self._reading = True
-        until = perf_counter() + TURN_SECONDS
         try:
-            for index, command in enumerate(commands):
-                if self._accepted and (self._stalled or self._is_paused):
-                    self._wait(commands[index:])
-                    break
+            while (command := self._decoder.next()) is not None:
                 if command.flag & 1:
                     self._complete(command)
                 else:
                     self._handle(command)
                 if self._outgoing_size > limit:
                     self._flush()
-                if self._accepted and perf_counter() > until and index + 1 < len(commands):
-                    self._wait(commands[index + 1 :])
-                    if not self._is_paused:
-                        self._yield()
+                if self._accepted and (self._stalled or self._is_paused or perf_counter() >= until):
                     break
         finally:
             self._reading = False
         if self._outgoing:
             self._flush()
 
-    def _wait(self, commands: Sequence[RemotingCommand]) -> None:
-        """Keep commands that were read until `_go_on`."""
-        self._backlog.extend(commands)
-        self._waiting_size += sum(len(command.body) for command in commands)
-        self._weigh()
-
-    def _yield(self) -> None:
-        """Let the loop serve other connections before the backlog is gone on with."""
-        self._is_yielding = True
+    def _wait(self, turns: Turns, party: Hashable) -> None:
+        """Let the loop serve others before what has been read is gone on with."""
         if self._transport is not None and not self.is_closed:
+            self._is_waiting = True
             self._transport.pause_reading()
-        self._loop.call_soon(self._end_yield)
-
-    def _end_yield(self) -> None:
-        self._is_yielding = False
-        self._go_on()
+            turns.wait(party, self)
 
     def _is_held_up(self) -> bool:
-        return self._stalled or self._is_paused or self._is_yielding
+        return self._stalled or self._is_paused or self._is_waiting
 
-    def _go_on(self) -> None:
-        """Handle the backlog, then read on, as far as nothing holds the peer's requests up."""
+    def _go_on(self, seconds: float | None = None) -> None:
+        """Handle what has been read, then read on, as far as nothing holds the peer's requests up."""
         if self._transport is None or self.is_closed or self._is_held_up():
             return
-        commands = list(self._backlog)
-        self._backlog.clear()
-        self._waiting_size = 0
-        if commands:
-            self._handle_all(commands)
-        if self._accepted and not self._is_held_up():
+        self._handle_all(seconds)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if self._accepted and self._transport is not None and not self.is_closed:
             self._weigh()
-            self._transport.resume_reading()
-        self._refuse_nonsense()
+            if not self._is_held_up():
+                self._transport.resume_reading()
 
     def _complete(self, response: RemotingCommand) -> None:
         future = self._pending.pop(response.opaque, None)
@@ -463,10 +463,9 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as error:
             self.answer_failure(request, error)
 
-    def _refuse_nonsense(self) -> None:
-        """Close the connection if the peer sent what is no frame, and all frames before it have been handled."""
-        error = self._decoder.failure
-        if error is not None and not self._backlog and not self.is_closed:
+    def _refuse_nonsense(self, error: RemoteProtocolError) -> None:
+        """Close the connection: the peer sent what is no frame, and all frames before it have been handled."""
+        if not self.is_closed:
             logger.warning(
                 "closing the connection to %s: %s", self.remote_address, error, extra=self.log_peer
             )
@@ -516,7 +515,8 @@ class Connection(asyncio.BufferedProtocol):
             )  # fmt: skip
             self.abort(f"{unread} bytes were left unread")
         else:
-            self._hold(unread + self._decoder.excess + self._waiting_size)
+            waiting = self._decoder.pending if self._is_held_up() else 0
+            self._hold(unread + max(self._decoder.excess, waiting) + self._size_in_steps)
 
     def _hold(self, size: int) -> None:
         budget = self._limits.buffers

@@ -33,9 +33,10 @@ class FrameDecoder:
             turn; a decoder has room of its own only once it must keep a part of a frame.
     """
 
-    # Invariant: bytes between _start and _end of _view are received and not decoded; when `received` returns,
-    # no whole frame is among them, and if there are any, _view is not _shared.
-    __slots__ = ("_end", "_max_frame", "_max_header", "_shared", "_start", "_view", "failure")
+    # Invariant: bytes between _start and _end of _view are received and not decoded. After `settle` they are at the
+    # begin of a _view that is not _shared, or there are none. _frame is the size of the frame that `next` found to be
+    # not whole, 0 if that is not known.
+    __slots__ = ("_end", "_frame", "_max_frame", "_max_header", "_shared", "_start", "_view", "failure")
 
     BUFFER_SIZE = 64 * 1024
     IDLE_SIZE = 16 * 1024
@@ -52,12 +53,12 @@ class FrameDecoder:
         self._max_header = max_header
         self._shared = shared
         self._view = memoryview(bytearray(self.IDLE_SIZE)) if shared is None else shared
-        self._start = self._end = 0
+        self._start = self._end = self._frame = 0
         self.failure: RemoteProtocolError | None = None  # why this connection cannot be read any further
 
     @property
     def pending(self) -> int:
-        """Bytes received of a frame that is not whole yet."""
+        """Bytes received and not decoded; after `received`, those of a frame that is not whole yet."""
         return self._end - self._start
 
     @property
@@ -102,8 +103,43 @@ class FrameDecoder:
         return commands
 
     def writable(self) -> memoryview:
-        """Room for the next bytes; never empty. Tell how many were put there by `received`."""
+        """Room for the next bytes; never empty after `settle`, unless whole frames wait. Then call `put`."""
         return self._view[self._end :]
+
+    def put(self, count: int) -> None:
+        """Take in ``count`` bytes that were put at the begin of `writable`; call `next` for what is in them."""
+        self._end += count
+
+    def next(self) -> RemotingCommand | None:
+        """Return the command of the next frame; None if that is not whole, or is none: see `failure`."""
+        self._frame = 0
+        if self.failure is not None:
+            return None
+        view, start = self._view, self._start
+        received = self._end - start
+        if received < 8:
+            return None
+        length, word = PREFIX.unpack_from(view, start)
+        header_length = word & MAX_HEADER
+        frame = length + 4
+        try:
+            if frame > self._max_frame or header_length > length - 4 or word > 0x1FFFFFF:
+                raise RemoteProtocolError(_refusal(bytes(view[start : start + 8]), self._max_frame))
+            if header_length > self._max_header:
+                raise RemoteProtocolError(
+                    f"a header of {header_length} bytes, at most {self._max_header} are read"
+                )
+            if received < frame:
+                self._frame = frame
+                return None
+            header_end = start + 8 + header_length
+            command: RemotingCommand = _HEADER_DECODERS[word >> 24](bytes(view[start + 8 : header_end]))
+        except RemoteProtocolError as error:
+            self.failure = error
+            return None
+        self._start = end = start + frame
+        command.body = bytes(view[header_end:end])
+        return command
 
     def received(self, count: int) -> list[RemotingCommand]:
         """The commands that `count` bytes, put at the begin of `writable`, complete.
@@ -111,42 +147,19 @@ class FrameDecoder:
         Raises:
             RemoteProtocolError: As `feed` does.
         """
-        if self.failure is not None:
-            raise self.failure
         commands: list[RemotingCommand] = []
-        self._end += count
-        view, start, end = self._view, self._start, self._end
-        frame = 0
-        try:
-            while end - start >= 8:
-                length, word = PREFIX.unpack_from(view, start)
-                header_length = word & MAX_HEADER
-                frame = length + 4
-                if frame > self._max_frame or header_length > length - 4 or word > 0x1FFFFFF:
-                    raise RemoteProtocolError(_refusal(bytes(view[start : start + 8]), self._max_frame))
-                if header_length > self._max_header:
-                    raise RemoteProtocolError(
-                        f"a header of {header_length} bytes, at most {self._max_header} are read"
-                    )
-                if end - start < frame:
-                    break
-                header_end = start + 8 + header_length
-                command = _HEADER_DECODERS[word >> 24](bytes(view[start + 8 : header_end]))
-                start += frame
-                command.body = bytes(view[header_end:start])
-                commands.append(command)
-                frame = 0
-        except RemoteProtocolError as error:
-            self.failure = error
-            if not commands:
-                raise
-        self._start = start
-        self._make_room(frame)
+        if self.failure is None:
+            self.put(count)
+            commands += iter(self.next, None)
+            self.settle()
+        if self.failure is not None and not commands:
+            raise self.failure
         return commands
 
-    def _make_room(self, frame: int) -> None:
-        """Leave room for the rest of a frame of `frame` bytes (0: its size is not known yet)."""
+    def settle(self) -> None:
+        """Keep what is not decoded in room of this decoder's own, and leave room for more: this turn ends."""
         pending = self._end - self._start
+        frame = self._frame
         if self._view is self._shared:
             if pending:
                 self._move(self._grown(self.IDLE_SIZE, max(frame, pending), pending))

@@ -151,12 +151,15 @@ class _Pipe(asyncio.Transport):
         while self._chunks and not receiver._reading_paused:
             chunk = memoryview(self._chunks.popleft())
             self._size -= len(chunk)
-            while chunk and not receiver._closing:  # an end that closes reads nothing more
+            while chunk and not (receiver._closing or receiver._reading_paused):
                 room = receiver._protocol.get_buffer(-1)
                 count = min(len(room), len(chunk))
                 room[:count] = chunk[:count]
                 chunk = chunk[count:]
                 receiver._protocol.buffer_updated(count)
+            if chunk and not receiver._closing:  # an end that closes reads nothing more
+                self._chunks.appendleft(bytes(chunk))
+                self._size += len(chunk)
         if self._writing_paused and self._size <= self._low and not self._lost:
             self._writing_paused = False
             self._protocol.resume_writing()

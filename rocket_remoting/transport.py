@@ -11,6 +11,7 @@ from rocket_remoting.address import format_address
 from rocket_remoting.connection import Connection, Handler
 from rocket_remoting.frame_decoder import FrameDecoder
 from rocket_remoting.limits import Limits
+from rocket_remoting.turns import Turns
 
 logger = logging.getLogger("rocket_remoting")
 
@@ -94,6 +95,7 @@ class Server:
         self._on_close = on_close
         self._limits = limits
         self._connections: set[Connection] = set()
+        self._turns = Turns(asyncio.get_running_loop())
         self._room = memoryview(bytearray(FrameDecoder.BUFFER_SIZE))
         self._closing = False
         self._crowds: Counter[str] = Counter()  # connections of each address but the server's own
@@ -129,7 +131,9 @@ class Server:
 
     def accept(self) -> Connection:
         """A connection of this server, which stands when its transport says so."""
-        return Connection(self._handler, self._limits, accepted=True, room=self._room, made=self._made)
+        return Connection(
+            self._handler, self._limits, accepted=True, room=self._room, made=self._made, turns=self._turns
+        )
 
     def _stop_listening(self) -> None:
         raise NotImplementedError

@@ -185,7 +185,7 @@ def test_a_request_in_steps_counts_among_the_buffers_until_it_is_answered() -> N
         ]
         await stage.under_way(1)
         (connection,) = stage.server.connections
-        assert connection._held == 1500
+        assert 1500 <= connection._held < 1700  # with the header of what has not been decoded
         await asyncio.gather(*asked)
         await asyncio.sleep(1)
         assert connection._held == 0

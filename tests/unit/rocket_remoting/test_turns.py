@@ -1,0 +1,122 @@
+"""Whoever asks much: the requests of others are answered after one turn of the loop."""
+
+import asyncio
+from time import perf_counter
+
+import pytest
+
+from rocket_remoting.command import RemotingCommand
+from rocket_remoting.connection import Connection
+from rocket_remoting.limits import Limits
+from rocket_remoting.tcp import TcpTransport
+from rocket_remoting.transport import Server
+from rocket_remoting.turns import TURN_SECONDS
+
+WORK_SECONDS = TURN_SECONDS / 8
+ASKED = 80
+WORK, QUICK = 1, 2
+
+
+class Stage:
+    """A server whose requests take an eighth of a turn, and clients at addresses of their own."""
+
+    def __init__(self) -> None:
+        self.handled: list[tuple[str, int]] = []
+        self.begun = asyncio.Event()
+        self.clients: list[Connection] = []
+        self._ended: asyncio.Queue[Connection] = asyncio.Queue()
+        self.server: Server
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        self.server = await TcpTransport().serve(
+            "127.0.0.1", 0, self._handle, on_close=self._ended.put_nowait
+        )
+
+    async def connect(self, host: str) -> Connection:
+        """Return a connection that comes from an address."""
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(None, Limits(), remote_address=self.server.address),
+            self.server.host,
+            self.server.port,
+            local_addr=(host, 0),
+        )
+        self.clients.append(connection)
+        return connection
+
+    async def end(self) -> None:
+        """Close the clients, then the server when it has read what they sent."""
+        for client in self.clients:
+            await client.close()
+        async with asyncio.timeout(60):
+            for _ in self.clients:
+                await self._ended.get()
+        await self.server.close()
+
+    def flood(self, connection: Connection, count: int = ASKED) -> "asyncio.Future[list[RemotingCommand]]":
+        """Send many requests, to be read together; the future has the answers."""
+        return asyncio.gather(
+            *(connection.invoke_async(WORK, body=b"%d" % n, timeout=60) for n in range(count))
+        )
+
+    def _handle(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        until = perf_counter() + (WORK_SECONDS if request.code == WORK else 0)
+        while perf_counter() < until:
+            pass
+        self.begun.set()
+        self.handled.append((connection.remote_address, request.code))
+        return RemotingCommand.response(request, body=bytes(request.body))
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.2"], [f"127.0.0.{n}" for n in range(2, 12)], ["127.0.0.1"]])
+def test_a_client_beside_twenty_that_flood_waits_for_few_of_their_requests(hosts: list[str]) -> None:
+    """From one address, from ten, or from the server's own, where each connection is for itself."""
+
+    async def main() -> None:
+        stage = Stage()
+        await stage.start()
+        quick = await stage.connect("127.0.0.99")
+        others = [await stage.connect(hosts[n % len(hosts)]) for n in range(20)]
+        floods = [stage.flood(other, 5 * ASKED) for other in others]
+        await stage.begun.wait()
+        await quick.invoke(QUICK, timeout=60)  # until then each address may have a turn of its own
+        for _ in range(10):
+            before = len(stage.handled)
+            await quick.invoke(QUICK, timeout=60)
+            # Its four steps, from writing the request to reading the answer, take a turn each: of eight requests here.
+            assert len(stage.handled) - before < 80
+        for answers in await asyncio.gather(*floods):
+            assert [answer.body for answer in answers] == [b"%d" % n for n in range(5 * ASKED)]
+        await stage.end()
+
+    asyncio.run(main())
+
+
+def test_the_connections_of_an_address_have_their_turns_one_after_the_other() -> None:
+    """None waits until another has ended."""
+
+    async def main() -> None:
+        stage = Stage()
+        await stage.start()
+        await asyncio.gather(*[stage.flood(await stage.connect("127.0.0.2")) for _ in range(5)])
+        first_half = [peer for peer, _ in stage.handled[: 5 * ASKED // 2]]
+        assert {first_half.count(peer) > ASKED // 10 for peer in first_half} == {True}
+        assert len(set(first_half)) == 5
+        await stage.end()
+
+    asyncio.run(main())
+
+
+def test_what_was_sent_before_a_connection_was_closed_is_handled_after_its_turn_too() -> None:
+    """One-way requests and the end of the connection may arrive together: the last commits of a consumer."""
+
+    async def main() -> None:
+        stage = Stage()
+        await stage.start()
+        leaving = await stage.connect("127.0.0.2")
+        for _ in range(ASKED):
+            leaving.invoke_oneway(WORK)
+        await stage.end()
+        assert len(stage.handled) == ASKED
+
+    asyncio.run(main())
