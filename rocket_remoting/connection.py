@@ -102,7 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = False
         # Requests that were read wait in the decoder, and nothing more is read, while one of three things is true: the
         # peer does not read what we write (_behind at first, _stalled when it is too much), a request of the peer is
-        # handled in steps (_is_paused), or the peer waits for a turn of the loop (_is_waiting).
+        # handled in steps (_is_paused), or the peer waits for its turn (_is_waiting).
         self._behind = False
         self._stalled = False
         self._is_paused = False
@@ -376,6 +376,8 @@ class Connection(asyncio.BufferedProtocol):
             if not future.done():
                 future.set_exception(ConnectionLost(self.remote_address, self._reason))
         self._wake_drained()
+        if self._turns is not None and not self.counted_as:
+            self._turns.forget(self)
         callbacks, self._close_callbacks = self._close_callbacks, []
         if not self._closed.done():
             self._closed.set_result(None)
@@ -396,7 +398,8 @@ class Connection(asyncio.BufferedProtocol):
             if begin < until:
                 self._handle_until(until)
                 end = perf_counter()
-                turns.use(party, end - begin)
+                if seconds is None:
+                    turns.use(party, end - begin)
             decoder.settle()
             if end >= until and decoder.pending and not self._is_held_up():
                 self._wait(turns, party)
