@@ -80,7 +80,7 @@ def _split(addresses: str) -> list[str]:
 def address_connections_ratio() -> int:
     """Declare ``maxAddressConnectionsRatio``, as the broker and the name server have it."""
     return setting(
-        50,
+        20,
         "Percent of a port's connections that one address may have, an IPv4 address or 64 bits of an IPv6 address; the "
         "server's own may have all. 100: so may every address (no key of Apache's).",
         minimum=1,

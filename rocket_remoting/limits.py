@@ -32,7 +32,7 @@ class Limits:
     max_frame: int = DEFAULT_MAX_FRAME
     max_header: int = MAX_HEADER
     max_connections: int = 10_000
-    max_address_percent: int = 50
+    max_address_percent: int = 20
     max_pending_bytes: int = 4 * 1024 * 1024
     max_unread_bytes: int = 64 * 1024 * 1024
     max_pending_requests: int = 65_536
