@@ -9,6 +9,7 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.settings import MAX_QUEUES
+from rocket_remoting.bodies import TopicConfig
 from rocket_remoting.codes import RequestCode, ResponseCode
 from rocket_remoting.command import RemotingCommand
 from rocket_remoting.headers import (
@@ -60,6 +61,38 @@ def test_statistics_of_a_million_queues_hold_nobody_up(
         answer = await asking
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "which clients do not read" in (answer.remark or "")
+        await neighbour.connection.close()
+
+    with_broker(scene)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+    ],
+)
+def test_a_full_table_is_told_while_others_are_served(code: int) -> None:
+    """One of nearly 50,000 topics, groups, or offsets."""
+
+    async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
+        broker = embedded.broker
+        names = [f"full-{number}" for number in range(49_900)]
+        for first in range(0, len(names), 100):
+            some = names[first : first + 100]
+            broker.topics.create_missing([TopicConfig(topic_name=name) for name in some])
+            broker.groups.create_missing(some)
+            for name in some:
+                broker.offsets.commit(name, name, 0, 0)
+        await asyncio.sleep(10)
+        neighbour = await neighbour_of(embedded)
+        asking = asyncio.ensure_future(client.ask(code))
+        assert await beside(neighbour, asking) >= 3
+        answer = await asking
+        assert answer.code == ResponseCode.SUCCESS
+        assert names[-1].encode() in bytes(answer.body)
         await neighbour.connection.close()
 
     with_broker(scene)

@@ -1,4 +1,7 @@
-"""Brokers and tools that would fill a name server's memory."""
+"""Brokers and tools that would fill a name server's memory, or its time."""
+
+import asyncio
+from typing import Any
 
 import pytest
 
@@ -7,7 +10,12 @@ from rocket_broker.namesrv.server import NameServer
 from rocket_remoting.bodies import TopicConfig
 from rocket_remoting.codes import RequestCode as Code
 from rocket_remoting.codes import ResponseCode
-from rocket_remoting.headers import DeleteKVConfigRequestHeader, PutKVConfigRequestHeader
+from rocket_remoting.headers import (
+    DeleteKVConfigRequestHeader,
+    GetKVListByNamespaceRequestHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+)
 from tests.unit.rocket_broker.test_name_server import Peer, Run, with_name_server
 
 __all__ = ["with_name_server"]
@@ -173,5 +181,56 @@ def test_the_key_value_configuration_of_one_address_leaves_room_for_others(
         assert await put(hostile, "e", "x" * 4, "n" * 10) == ResponseCode.SUCCESS
         await honest.ask(Code.DELETE_KV_CONFIG, DeleteKVConfigRequestHeader(namespace="n" * 10, key="e"))
         assert await put(hostile, "f", "x", "m" * 10) == ResponseCode.SYSTEM_ERROR
+
+    with_name_server(scene)
+
+
+def test_a_full_name_server_serves_others_while_it_works(with_name_server: Run) -> None:
+    """A broker of 50,000 topics registers and goes, and tools list them all, beside a client that asks for routes."""
+
+    async def scene(server: NameServer, peer: Peer) -> None:
+        await peer.register(*topics("honest", 1), name="honest", address="10.0.0.1:1")
+        large = await peer.another()
+        tool = await peer.another()
+
+        async def routes_until(done: "asyncio.Future[Any]") -> int:
+            count = 0
+            while not done.done():
+                assert await peer.route("honest-0") is not None
+                count += 1
+            return count
+
+        full = topics("full", 50_000)
+        registering = asyncio.ensure_future(large.register(*full, name="large", address="10.0.0.2:1"))
+        assert await routes_until(registering) >= 3
+        assert (await registering).code == ResponseCode.SUCCESS
+        for code, header in (
+            (Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None),
+            (Code.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader(cluster="C")),
+            (Code.GET_HAS_UNIT_SUB_TOPIC_LIST, None),
+        ):
+            asking = asyncio.ensure_future(tool.ask(code, header))
+            assert await routes_until(asking) >= 3
+            assert (await asking).code == ResponseCode.SUCCESS
+        going = asyncio.ensure_future(large.unregister(name="large", address="10.0.0.2:1"))
+        await routes_until(going)
+        assert await peer.route("full-49999") is None
+        for each in (large, tool):
+            await each.connection.close()
+
+    with_name_server(scene)
+
+
+def test_a_full_key_value_configuration_is_changed_and_told_in_small_steps(with_name_server: Run) -> None:
+    """The watchdog of the tests fails one that takes more than 50 ms."""
+
+    async def scene(server: NameServer, peer: Peer) -> None:
+        for number in range(100):
+            header = PutKVConfigRequestHeader(namespace="ns", key=f"k{number}", value="x" * 20_000)
+            assert (await peer.ask(Code.PUT_KV_CONFIG, header)).code == ResponseCode.SUCCESS
+        answer = await peer.ask(
+            Code.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader(namespace="ns")
+        )
+        assert len(answer.body) > 2_000_000
 
     with_name_server(scene)
