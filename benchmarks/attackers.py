@@ -14,8 +14,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 
 import click
 
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.bodies import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.bodies import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -28,12 +30,11 @@ from rocket_remoting.bodies import (
     TopicConfigSerializeWrapper,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
@@ -41,8 +42,7 @@ from rocket_remoting.headers import (
     RegisterBrokerRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocket_remoting.limits import Limits
-from rocket_remoting.message import Message, MessageQueue
+from rocket_remoting.wire.message import Message, MessageQueue
 from tests.end_to_end.raw_client import HELD, RawClient, pull_header, send_header
 
 __all__ = ["ATTACKS"]

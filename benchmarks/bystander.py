@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 import click
 
 from rocket_remoting import TcpTransport
-from rocket_remoting.codes import ResponseCode
+from rocket_remoting.wire.codes import ResponseCode
 from tests.end_to_end.raw_client import RawClient
 
 __all__ = ["TOPIC", "Record"]

@@ -18,8 +18,8 @@ from benchmarks.brokers import MeasuredBroker, bundled_broker_of
 from benchmarks.process import anonymous_mib, cpu_seconds
 from rocket_client import Admin, ClientSettings
 from rocket_remoting import TcpTransport
-from rocket_remoting.bodies import HeartbeatData, ProducerData
-from rocket_remoting.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.bodies import HeartbeatData, ProducerData
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
 from tests.end_to_end.raw_client import RawClient
 
 QUEUES = 4

@@ -19,7 +19,7 @@ from rocket_client.blocking import (
     ResponseError,
     TopicNotFoundError,
 )
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.record import decode_record
 
 _log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Records, as a broker stores them, into Arrow record batches with the columns asked for.
 
 Many records at once are decoded by numpy and Arrow without a loop; few of them, and those with something odd in
-them (a compressed body, a property twice, no separator), by the decoder of `rocket_remoting.record`, one by one.
+them (a compressed body, a property twice, no separator), by the decoder of `rocket_remoting.wire.record`, one by one.
 Both give the same. A compressed body is decompressed when its row is made, within a limit, and a batch ends where its
 bodies become large. This module does no I/O.
 """
@@ -20,12 +20,12 @@ from pyspark.sql.types import StructType
 from pyspark_rocketmq.errors import UnreadableBodyError
 from pyspark_rocketmq.properties import Pairs, cut, pairs
 from pyspark_rocketmq.records import Ints, Layout, OddRecordsError, layout
-from rocket_remoting.compression import DEFAULT_LIMIT, decompress
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
-from rocket_remoting.record import decode_record, decode_records
-from rocket_remoting.sys_flag import COMPRESSED
+from rocket_remoting.wire.compression import DEFAULT_LIMIT, decompress
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY
+from rocket_remoting.wire.record import decode_record, decode_records
+from rocket_remoting.wire.sys_flag import COMPRESSED
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Rows into the body of a batch, without a loop; `rocket_remoting.batch` draws it. This module does no I/O."""
+"""Rows into the body of a batch, without a loop; `rocket_remoting.wire.batch` draws it. This module does no I/O."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rocketmq.errors import UnsendableError
-from rocket_remoting.properties import (
+from rocket_remoting.wire.properties import (
     MAX_PROPERTIES_LENGTH,
     PROPERTY_KEYS,
     PROPERTY_TAGS,

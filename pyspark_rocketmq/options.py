@@ -14,7 +14,7 @@ from typing import TypeVar
 from pyspark_rocketmq.errors import OptionError, suggestion
 from pyspark_rocketmq.partitions import Plan
 from pyspark_rocketmq.starting import Position, Strategy, offsets_option, timestamps_option
-from rocket_remoting.compression import DEFAULT_LIMIT
+from rocket_remoting.wire.compression import DEFAULT_LIMIT
 
 PREFIX = "rocketmq."
 DEFAULT_GROUP = "pyspark_rocketmq"

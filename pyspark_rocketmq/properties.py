@@ -1,4 +1,4 @@
-"""The properties of many messages at once; `rocket_remoting.properties` draws their form.
+"""The properties of many messages at once; `rocket_remoting.wire.properties` draws their form.
 
 ::
 

@@ -1,4 +1,4 @@
-"""Where the fields of many records lie, found by numpy; `rocket_remoting.record` draws a record.
+"""Where the fields of many records lie, found by numpy; `rocket_remoting.wire.record` draws a record.
 
 All positions are indexes into one buffer of records, one after the other. This module does no I/O.
 """
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from rocket_remoting.record import MAGIC_V1, MAGIC_V2
-from rocket_remoting.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
+from rocket_remoting.wire.record import MAGIC_V1, MAGIC_V2
+from rocket_remoting.wire.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]

@@ -2,12 +2,12 @@
 
 from pyspark_rocketmq.options import SinkOptions
 from rocket_client.blocking import MessageQueue, Request
-from rocket_remoting.batch import decode_batch
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.deduplication import SEND_DEDUPLICATED
-from rocket_remoting.headers import SendDeduplicatedRequestHeader, SendMessageRequestHeaderV2
-from rocket_remoting.topics import AUTO_CREATE_TOPIC
+from rocket_remoting.wire.batch import decode_batch
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
+from rocket_remoting.wire.headers import SendDeduplicatedRequestHeader, SendMessageRequestHeaderV2
+from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC
 
 DEFAULT_QUEUES = 4
 """How many queues a topic gets that a row creates."""

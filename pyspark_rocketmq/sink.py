@@ -23,7 +23,7 @@ from pyspark_rocketmq.requests import deduplicated_request
 from pyspark_rocketmq.schema import SinkColumns, sink_columns
 from pyspark_rocketmq.writing import Identity, TaskWriter, not_deduplicating
 from rocket_client.blocking import AWAY, MessageQueue, Patience, ResponseError, TopicNotFoundError
-from rocket_remoting.codes import ResponseCode
+from rocket_remoting.wire.codes import ResponseCode
 
 QUERY_PROPERTY = "sql.streaming.queryId"
 EPOCH_PROPERTY = "streaming.sql.batchId"

@@ -39,10 +39,10 @@ from rocket_client.blocking import (
     ResponseError,
     TopicNotFoundError,
 )
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.deduplication import MAX_NUMBER, writer_id
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TIMER_DELIVER_MS
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.deduplication import MAX_NUMBER, writer_id
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.properties import PROPERTY_DELAY_TIME_LEVEL, PROPERTY_TIMER_DELIVER_MS
 
 TURN = 1024
 """So many rows go to one queue before the next has its turn. Never to be changed: rows would get other keys."""

@@ -6,8 +6,11 @@ import logging
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
+from rocket_broker.clients.lock_file import LockFile
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.clients.queue_locks import QueueLocks
 from rocket_broker.errors import (
     OUT_OF_FILES,
     AddressUnreachable,
@@ -17,35 +20,32 @@ from rocket_broker.errors import (
 )
 from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
-from rocket_broker.heartbeat_limits import HeartbeatLimits
-from rocket_broker.held_pulls import HeldPulls
-from rocket_broker.lock_file import LockFile
-from rocket_broker.loop_steps import run_in_steps
-from rocket_broker.message_writer import Host, MessageWriter
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.queue_locks import QueueLocks
-from rocket_broker.queue_time import QueueTime
+from rocket_broker.loop.loop_steps import run_in_steps
+from rocket_broker.pulling.held_pulls import HeldPulls
 from rocket_broker.registration import Registration
 from rocket_broker.request_handlers import STORING, RequestHandlers
-from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.requests.queue_time import QueueTime
+from rocket_broker.requests.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.serving import Dispatcher, RequestHandler, limits, listen, warn_if_open
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.recovery import RecoveryReport
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.check_service import TransactionCheckService
 from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_remoting.address import parse_address
-from rocket_remoting.buffers import BufferBudget
+from rocket_broker.writing.message_writer import Host, MessageWriter
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectError, RemotingError
-from rocket_remoting.transport import Server, Transport
+from rocket_remoting.session.address import parse_address
+from rocket_remoting.session.buffers import BufferBudget
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.transports.transport import Server, Transport
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.errors import ConnectError, RemotingError
 
 __all__ = ["Broker"]
 

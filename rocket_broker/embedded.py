@@ -15,11 +15,11 @@ from typing import Self
 from rocket_broker.broker import Broker
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.properties_file import Entry, entries_of
-from rocket_broker.settings import LOOPBACK, SMALL_STORE, BrokerSettings
+from rocket_broker.settings.broker_settings import LOOPBACK, SMALL_STORE, BrokerSettings
+from rocket_broker.settings.properties_file import Entry, entries_of
 from rocket_remoting.clock import Clock, SystemClock
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Transport
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Transport
 
 __all__ = ["EmbeddedBroker"]
 

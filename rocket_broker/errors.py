@@ -16,7 +16,7 @@
         ├── TooFewFiles        the process may not open enough files to take connections
         └── AddressUnreachable the address that clients would be told cannot be connected to
 
-What goes wrong on the wire is a ``RemotingError`` (`rocket_remoting.errors`), what goes wrong on the disk a
+What goes wrong on the wire is a ``RemotingError`` (`rocket_remoting.wire.errors`), what goes wrong on the disk a
 ``StoreError`` (`rocket_broker.store.errors`).
 """
 

@@ -1,7 +1,7 @@
 """What a topic's or broker's permission number allows: a bit each."""
 
-from rocket_remoting.sys_flag import PERM_INHERIT as INHERIT
-from rocket_remoting.sys_flag import PERM_READ as READ
-from rocket_remoting.sys_flag import PERM_WRITE as WRITE
+from rocket_remoting.wire.sys_flag import PERM_INHERIT as INHERIT
+from rocket_remoting.wire.sys_flag import PERM_READ as READ
+from rocket_remoting.wire.sys_flag import PERM_WRITE as WRITE
 
 __all__ = ["INHERIT", "READ", "WRITE"]

@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from rocket_broker.loop_steps import collected, run_in_steps
+from rocket_broker.loop.loop_steps import collected, run_in_steps
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.topic_table import TopicTable, table_body
-from rocket_remoting.bodies import (
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.tables.topic_table import TopicTable, table_body
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.bodies import (
     DataVersion,
     KVTable,
     LongBody,
@@ -30,18 +32,16 @@ from rocket_remoting.bodies import (
     encode_in_pieces,
     register_broker_blocks,
 )
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemotingError, ResponseError
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemotingError, ResponseError
+from rocket_remoting.wire.headers import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
     UnRegisterBrokerRequestHeader,
 )
-from rocket_remoting.record import body_crc32
-from rocket_remoting.transport import Transport
+from rocket_remoting.wire.record import body_crc32
 
 __all__ = ["Registration"]
 

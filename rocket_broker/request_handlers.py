@@ -2,15 +2,12 @@
 
 from functools import lru_cache
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.clients.queue_locks import QueueLocks
 from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable
-from rocket_broker.heartbeat_limits import HeartbeatLimits
-from rocket_broker.held_pulls import HeldPulls
-from rocket_broker.late_answers import LateAnswers
-from rocket_broker.message_writer import Host, MessageWriter
-from rocket_broker.new_queues import NewQueues
 from rocket_broker.processors.cleaning import CleaningProcessor
 from rocket_broker.processors.clients import ClientsProcessor
 from rocket_broker.processors.consume_stats import ConsumeStatsProcessor
@@ -31,24 +28,27 @@ from rocket_broker.processors.send_back import SendBackProcessor
 from rocket_broker.processors.topics import TopicsProcessor
 from rocket_broker.processors.transaction import TransactionProcessor
 from rocket_broker.processors.waiting import WaitingMessages
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.queue_locks import QueueLocks
-from rocket_broker.queue_time import QueueTime
+from rocket_broker.pulling.held_pulls import HeldPulls
+from rocket_broker.requests.late_answers import LateAnswers
+from rocket_broker.requests.queue_time import QueueTime
+from rocket_broker.requests.serving import RequestHandler
+from rocket_broker.requests.settings_request import answer_settings, answer_settings_update
 from rocket_broker.schedule.delay_service import DelayService
 from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.serving import RequestHandler
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.settings_request import answer_settings, answer_settings_update
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_remoting.address import parse_address
+from rocket_broker.writing.message_writer import Host, MessageWriter
+from rocket_broker.writing.new_queues import NewQueues
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.connection import Connection
-from rocket_remoting.deduplication import SEND_DEDUPLICATED
+from rocket_remoting.session.address import parse_address
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
 
 __all__ = ["STORING", "RequestHandlers"]
 

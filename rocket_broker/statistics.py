@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
-from rocket_broker.loop_time import loop_time
+from rocket_broker.loop.loop_time import loop_time
 
 __all__ = ["BrokerStatistics"]
 

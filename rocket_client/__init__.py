@@ -48,8 +48,8 @@ _NAMES_OF = {
         "TopicNotFoundError",
         "UnreadableBodyError",
     ),
-    "group_consumer": ("RebalanceListener",),
-    "listener": (
+    "consuming.group_consumer": ("RebalanceListener",),
+    "consuming.listener": (
         "SUCCESS",
         "ConcurrentListener",
         "ConcurrentOutcome",
@@ -62,14 +62,14 @@ _NAMES_OF = {
         "Success",
         "Suspend",
     ),
-    "lite_pull_consumer": ("LitePullConsumer",),
+    "consuming.lite_pull_consumer": ("LitePullConsumer",),
     "namespace": ("Namespace",),
-    "producer": ("Producer",),
-    "pull_answer": ("PullStatus",),
-    "pull_consumer": ("PullConsumer", "PullResult"),
-    "push_consumer": ("PushConsumer",),
-    "selectors": ("MessageQueueSelector", "select_by_hash", "select_by_random"),
-    "send_result": ("SendResult", "SendStatus"),
+    "producing.producer": ("Producer",),
+    "core.pull_answer": ("PullStatus",),
+    "consuming.pull_consumer": ("PullConsumer", "PullResult"),
+    "consuming.push_consumer": ("PushConsumer",),
+    "core.selectors": ("MessageQueueSelector", "select_by_hash", "select_by_random"),
+    "core.send_result": ("SendResult", "SendStatus"),
     "settings": (
         "ClientSettings",
         "ConsumeFromWhere",
@@ -80,8 +80,8 @@ _NAMES_OF = {
         "PushConsumerSettings",
         "TransactionProducerSettings",
     ),
-    "state": ("ServiceState",),
-    "transaction_producer": (
+    "core.state": ("ServiceState",),
+    "producing.transaction_producer": (
         "LocalTransactionState",
         "Transaction",
         "TransactionChecker",
@@ -92,7 +92,7 @@ _NAMES_OF = {
 
 _MODULE_OF = {
     **{name: f"{__name__}.{module}" for module, names in _NAMES_OF.items() for name in names},
-    **dict.fromkeys(("Message", "MessageExt", "MessageQueue"), "rocket_remoting.message"),
+    **dict.fromkeys(("Message", "MessageExt", "MessageQueue"), "rocket_remoting.wire.message"),
 }
 
 __all__ = sorted(_MODULE_OF)  # noqa: PLE0605  # the stub file names them for type checkers

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from rocket_client import shared_clients
-from rocket_client.client import RocketClient
+from rocket_client.connection import shared_clients
+from rocket_client.connection.client import RocketClient
+from rocket_client.core.state import Lifecycle
+from rocket_client.core.topic_route import MASTER_ID, TopicRoute
 from rocket_client.errors import NoBrokerError, TopicNotFoundError
 from rocket_client.settings import ClientSettings
-from rocket_client.state import Lifecycle
-from rocket_client.topic_route import MASTER_ID, TopicRoute
-from rocket_remoting.bodies import (
+from rocket_remoting.clock import Clock
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.bodies import (
     ClusterInfo,
     ConsumerConnection,
     ConsumeStats,
@@ -26,13 +28,12 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.clock import Clock
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.compression import decompress
-from rocket_remoting.errors import RemoteProtocolError, ResponseError
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.compression import decompress
+from rocket_remoting.wire.errors import RemoteProtocolError, ResponseError
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
     CreateTopicRequestHeader,
@@ -50,12 +51,11 @@ from rocket_remoting.headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from rocket_remoting.message import MessageExt, MessageQueue
-from rocket_remoting.message_id import parse_offset_id
-from rocket_remoting.record import decode_record, decode_records
-from rocket_remoting.sys_flag import COMPRESSED, PERM_READ, PERM_WRITE
-from rocket_remoting.topics import AUTO_CREATE_TOPIC, retry_topic, validate_group, validate_topic
-from rocket_remoting.transport import Transport
+from rocket_remoting.wire.message import MessageExt, MessageQueue
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.record import decode_record, decode_records
+from rocket_remoting.wire.sys_flag import COMPRESSED, PERM_READ, PERM_WRITE
+from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC, retry_topic, validate_group, validate_topic
 
 _LOG = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ class Admin:
             topic: Its name.
             queues: Queues to write to, on each broker.
             read_queues: Queues to read from; as many unless given.
-            perm: The ``PERM_*`` bits of `rocket_remoting.sys_flag`.
+            perm: The ``PERM_*`` bits of `rocket_remoting.wire.sys_flag`.
             order: Whether its queues are listed by the order configuration.
             brokers: Names of the brokers; all unless given.
 

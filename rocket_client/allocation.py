@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import md5
 from typing import Protocol
 
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 
 
 class AllocateMessageQueueStrategy(Protocol):

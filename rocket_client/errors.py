@@ -26,8 +26,8 @@ A `SendError` tells every attempt: `brokers` and `causes` run in parallel, the l
 
 from collections.abc import Sequence
 
-from rocket_remoting.errors import RemotingError, ResponseError
-from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_remoting.wire.errors import RemotingError, ResponseError
+from rocket_remoting.wire.message import MessageExt, MessageQueue
 
 
 class ClientError(RemotingError):

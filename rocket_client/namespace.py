@@ -21,8 +21,8 @@ This module does no I/O.
 import re
 from collections.abc import Sequence
 
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.topics import (
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.topics import (
     DLQ_PREFIX,
     RETRY_PREFIX,
     is_system_group,

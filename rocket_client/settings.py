@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rocket_client.allocation import AllocateMessageQueueStrategy, averagely
 from rocket_client.namespace import Namespace, namespace_of
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.compression import DEFAULT_LIMIT
-from rocket_remoting.topics import AUTO_CREATE_TOPIC
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.compression import DEFAULT_LIMIT
+from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC
 
 
 class MessageModel(Enum):
@@ -140,7 +140,7 @@ class ProducerSettings(ClientSettings):
     default_topic_queue_nums: int = 4
     """How many queues such a topic gets at most."""
     send_latency_fault_enable: bool = False
-    """Avoid brokers that answer slowly or not at all, see `rocket_client.faults`."""
+    """Avoid brokers that answer slowly or not at all, see `rocket_client.core.faults`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,10 +10,10 @@ Names are imported when they are first used: who needs only the codec does not l
 from importlib import import_module
 
 _NAMES_OF = {
-    "codes": ("RequestCode", "ResponseCode"),
-    "command": ("HeaderEncoding", "RemotingCommand"),
-    "connection": ("Connection", "Handler"),
-    "errors": (
+    "wire.codes": ("RequestCode", "ResponseCode"),
+    "wire.command": ("HeaderEncoding", "RemotingCommand"),
+    "session.connection": ("Connection", "Handler"),
+    "wire.errors": (
         "ConnectError",
         "ConnectionLost",
         "LocalProtocolError",
@@ -23,11 +23,11 @@ _NAMES_OF = {
         "ResponseError",
         "TooManyRequests",
     ),
-    "limits": ("Limits",),
-    "memory": ("MemoryTransport",),
-    "message": ("Message", "MessageExt", "MessageQueue"),
-    "tcp": ("TcpTransport",),
-    "transport": ("Server", "Transport"),
+    "session.limits": ("Limits",),
+    "transports.memory": ("MemoryTransport",),
+    "wire.message": ("Message", "MessageExt", "MessageQueue"),
+    "transports.tcp": ("TcpTransport",),
+    "transports.transport": ("Server", "Transport"),
 }
 
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}

@@ -67,7 +67,7 @@ class _SlowSteps(logging.Handler):
 @pytest.fixture(autouse=True)
 def no_client_waits_for_another() -> Iterator[None]:
     """Fail a test in which a broker or name server of its process worked for more than 50 ms in one step."""
-    logger, slow = logging.getLogger("rocket_broker.watchdog"), _SlowSteps()
+    logger, slow = logging.getLogger("rocket_broker.loop.watchdog"), _SlowSteps()
     logger.addHandler(slow)
     yield
     logger.removeHandler(slow)

@@ -7,7 +7,7 @@ out too: its full collections look at all that pytest and its plugins keep in me
 import gc
 import time
 
-from rocket_broker.watchdog import Watchdog
+from rocket_broker.loop.watchdog import Watchdog
 
 _FULL = 2
 

@@ -38,10 +38,10 @@ from rocket_client import (
 )
 from rocket_client.namespace import Namespace
 from rocket_remoting import RemotingError, ResponseError
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.topics import dlq_topic, validate_group, validate_topic
-from rocket_remoting.transport import Transport
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.topics import dlq_topic, validate_group, validate_topic
 from streamkit.binder.binder import (
     BatchReceiver,
     Binder,

@@ -8,8 +8,8 @@ from pydantic import Field, field_validator
 
 from binders.rocket.properties import NO_TRACE, NOT_YET_SIGNED, InNamespace, PositiveMilliseconds, legal_group
 from rocket_client.settings import parse_addresses
-from rocket_remoting.address import parse_address
-from rocket_remoting.errors import ConnectError
+from rocket_remoting.session.address import parse_address
+from rocket_remoting.wire.errors import ConnectError
 from streamkit.binder.delivery import DEFAULT_DELAY_LEVELS
 from streamkit.config.application_properties import SharedSettingsModel
 from streamkit.config.durations import Seconds

@@ -21,8 +21,8 @@ from rocket_client.allocation import (
     averagely,
     averagely_by_circle,
 )
+from rocket_client.connection.shared_clients import BROADCASTING_INSTANCE
 from rocket_client.namespace import Namespace, namespace_of
-from rocket_client.shared_clients import BROADCASTING_INSTANCE
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, StartPosition
 

@@ -9,8 +9,8 @@ from typing import Generic, TypeVar
 from binders.rocket.groups import subscribe
 from binders.rocket.headers import from_message
 from rocket_client import ConsumeContext, PushConsumer, Reject, RetryLater, Success, Suspend
-from rocket_client.listener import ConcurrentOutcome, OrderlyOutcome
-from rocket_remoting.message import MessageExt
+from rocket_client.consuming.listener import ConcurrentOutcome, OrderlyOutcome
+from rocket_remoting.wire.message import MessageExt
 from streamkit.binder.binder import (
     BatchReceiver,
     BindingState,

@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeVar
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_validator
 
 from binders.rocket.properties import BindingProperties, PositiveMilliseconds
-from rocket_remoting.compression import DEFAULT_LIMIT
+from rocket_remoting.wire.compression import DEFAULT_LIMIT
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties, StartPosition
 from streamkit.config.durations import Milliseconds, Minutes, Positive
 from streamkit.config.settings_model import SettingsModel

@@ -8,7 +8,7 @@ import logging
 from typing import Final
 
 from rocket_client import Admin
-from rocket_remoting.errors import ResponseError
+from rocket_remoting.wire.errors import ResponseError
 from streamkit.binder.capabilities import Capability
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rocket_client import Admin, LitePullConsumer, PushConsumer, TopicNotFoundError
 from rocket_remoting import ResponseError
-from rocket_remoting.bodies import SubscriptionGroupConfig
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.bodies import SubscriptionGroupConfig
+from rocket_remoting.wire.message import MessageQueue
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.errors import ConfigurationError
 

@@ -16,8 +16,13 @@ from typing import Final
 
 import msgspec
 
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQUE_KEY, RESERVED_PROPERTIES
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQUE_KEY,
+    RESERVED_PROPERTIES,
+)
 from streamkit.messaging import headers as portable
 from streamkit.messaging.java_headers import declared_types, from_json, java_type, require_utf8, to_json
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from binders.rocket.binder_properties import Embedded, RocketBinderProperties
 from rocket_client.settings import parse_addresses
 from rocket_remoting import ConnectError
-from rocket_remoting.transport import Transport
+from rocket_remoting.transports.transport import Transport
 from streamkit.clock import Clock
 from streamkit.errors import BinderError, BinderUnavailable
 

@@ -18,11 +18,11 @@ from binders.rocket.client_settings import redelivery_limit
 from binders.rocket.consumer import retry_level, to_framework
 from binders.rocket.groups import subscribe
 from rocket_client import LitePullConsumer
-from rocket_client.client import cancel
-from rocket_client.send_back import DEAD_LETTER
+from rocket_client.connection.client import cancel
+from rocket_client.consuming.send_back import DEAD_LETTER
 from rocket_remoting import RemotingError
-from rocket_remoting.message import MessageExt, MessageQueue
-from rocket_remoting.topics import retry_topic
+from rocket_remoting.wire.message import MessageExt, MessageQueue
+from rocket_remoting.wire.topics import retry_topic
 from streamkit.binder.binder import BindingState, ConsumerDestination, PolledMessage, PolledSource
 from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
 

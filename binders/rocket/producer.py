@@ -12,7 +12,7 @@ from binders.rocket.producer_properties import SendType
 from rocket_client import Producer, SendResult, SendStatus
 from rocket_remoting import Message as RocketMessage
 from rocket_remoting import MessageQueue, RemotingError
-from rocket_remoting.properties import (
+from rocket_remoting.wire.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_KEYS,
     PROPERTY_TAGS,

@@ -19,7 +19,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from rocket_client.namespace import Namespace
-from rocket_remoting.topics import validate_group
+from rocket_remoting.wire.topics import validate_group
 from streamkit.config.durations import Milliseconds, Positive
 from streamkit.config.settings_model import SettingsModel
 from streamkit.config.support import Accepted, Rejected

@@ -5,7 +5,7 @@ from binders.rocket.producer import RocketProducerBinding, select_partition
 from rocket_client import LocalTransactionState, Transaction, TransactionProducer
 from rocket_client import TransactionChecker as RocketTransactionChecker
 from rocket_remoting import RemotingError
-from rocket_remoting.message import MessageExt
+from rocket_remoting.wire.message import MessageExt
 from streamkit.binder.binder import TransactionalProducerBinding, TransactionChecker
 from streamkit.messaging.headers import PARTITION, MessageHeaders
 from streamkit.messaging.message import Message

@@ -8,7 +8,7 @@ settings: a fifth of wrong positives among 32 groups.
 
 import msgspec
 
-from rocket_remoting.bodies import Body
+from rocket_remoting.wire.bodies import Body
 
 __all__ = ["BIT_COUNT", "BloomFilterData", "bits_of"]
 

@@ -17,11 +17,11 @@ from rocket_broker.filter.sql import (
     is_compiled,
     load_steps,
 )
-from rocket_broker.loop_time import loop_time
-from rocket_broker.rates import Allowance, Rates
-from rocket_broker.refusal import Refusal
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.connection import Connection
+from rocket_broker.limits.rates import Allowance, Rates
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.loop.loop_time import loop_time
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import ResponseCode
 
 __all__ = ["AT_ONCE", "Compiling"]
 

@@ -12,15 +12,18 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
 import msgspec
 
+from rocket_broker.files.table_file import TableFile
 from rocket_broker.filter.bloom import BloomFilterData, bits_of
 from rocket_broker.filter.sql import MAX_LENGTH, SqlError, SqlExpression, compile_sql
-from rocket_broker.loop_steps import collected, run_in_steps
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.shares import Shares, owner_group
-from rocket_broker.subscription import is_tag_type
-from rocket_broker.table_file import TableFile
-from rocket_remoting.bodies import (
+from rocket_broker.filter.subscription import is_tag_type
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.limits.shares import Shares, owner_group
+from rocket_broker.loop.loop_steps import collected, run_in_steps
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_remoting.clock import Clock
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.steps import run_all
+from rocket_remoting.wire.bodies import (
     Body,
     Entries,
     LongBody,
@@ -28,10 +31,7 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_in_pieces,
 )
-from rocket_remoting.clock import Clock
-from rocket_remoting.connection import Connection
-from rocket_remoting.properties import PROPERTY_RETRY_TOPIC
-from rocket_remoting.steps import run_all
+from rocket_remoting.wire.properties import PROPERTY_RETRY_TOPIC
 
 __all__ = ["ConsumerFilter", "ConsumerFilterTable", "RetryFilter"]
 

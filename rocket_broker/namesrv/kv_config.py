@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from rocket_broker.refusal import Refusal
-from rocket_broker.shares import Shares
-from rocket_broker.table_file import TableFile
-from rocket_remoting.bodies import Body, decode_body, encode_body
-from rocket_remoting.codes import ResponseCode
+from rocket_broker.files.table_file import TableFile
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.limits.shares import Shares
+from rocket_remoting.wire.bodies import Body, decode_body, encode_body
+from rocket_remoting.wire.codes import ResponseCode
 
 __all__ = ["MAX_CHARACTERS", "ORDER_TOPIC_CONFIG", "KVConfig"]
 

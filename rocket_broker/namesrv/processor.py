@@ -4,16 +4,17 @@ import logging
 import re
 from collections.abc import Iterable, Iterator
 
-from rocket_broker.long_answer import long_answer
 from rocket_broker.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.request_body import read_body
-from rocket_broker.request_steps import Steps
-from rocket_broker.serving import Answer, RequestHandler
-from rocket_broker.settings import MASTER_ID, MAX_QUEUES
-from rocket_broker.settings_request import answer_settings, answer_settings_update
-from rocket_remoting.bodies import (
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.request_body import read_body
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.requests.serving import Answer, RequestHandler
+from rocket_broker.requests.settings_request import answer_settings, answer_settings_update
+from rocket_broker.settings.broker_settings import MASTER_ID, MAX_QUEUES
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     BrokerData,
     DataVersion,
     Entries,
@@ -26,10 +27,9 @@ from rocket_remoting.bodies import (
     encode_body,
     read_registration,
 )
-from rocket_remoting.codes import RequestCode, ResponseCode, Version
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode, Version
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
     DeleteKVConfigRequestHeader,
@@ -48,7 +48,7 @@ from rocket_remoting.headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from rocket_remoting.record import body_crc32
+from rocket_remoting.wire.record import body_crc32
 
 __all__ = ["NameServerProcessor"]
 

@@ -19,14 +19,15 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from rocket_broker.loop_steps import BackgroundSteps
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.limits.shares import Shares
+from rocket_broker.loop.loop_steps import BackgroundSteps
 from rocket_broker.namesrv.topic_routes import MAX_ROUTES, TopicRoutes
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import MASTER_ID
-from rocket_broker.shares import Shares
-from rocket_remoting.address import crowd_of, host_of
-from rocket_remoting.bodies import (
+from rocket_broker.settings.broker_settings import MASTER_ID
+from rocket_remoting.session.address import crowd_of, host_of
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     BrokerData,
     ClusterInfo,
     DataVersion,
@@ -34,9 +35,8 @@ from rocket_remoting.bodies import (
     TopicConfig,
     TopicRouteData,
 )
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemoteProtocolError
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.errors import RemoteProtocolError
 
 __all__ = ["BROKER_EXPIRY_SECONDS", "MAX_BROKERS", "LiveBroker", "RouteTable"]
 

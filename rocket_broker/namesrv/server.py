@@ -3,14 +3,14 @@
 import asyncio
 import logging
 
-from rocket_broker.loop_steps import run_in_steps
+from rocket_broker.loop.loop_steps import run_in_steps
 from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import BROKER_EXPIRY_SECONDS, RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.serving import Dispatcher, limits, listen, warn_if_open
-from rocket_remoting.buffers import BufferBudget
-from rocket_remoting.transport import Server, Transport
+from rocket_broker.requests.serving import Dispatcher, limits, listen, warn_if_open
+from rocket_remoting.session.buffers import BufferBudget
+from rocket_remoting.transports.transport import Server, Transport
 
 __all__ = ["NameServer"]
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rocket_broker import setting_checks as checks
-from rocket_broker.apache_keys import NAME_SERVER_MEANINGLESS
-from rocket_broker.apache_settings import ApacheSettings, setting
-from rocket_broker.setting_checks import LARGEST_PORT
-from rocket_broker.settings import LOOPBACK, address_connections_ratio
+from rocket_broker.settings import checks
+from rocket_broker.settings.apache_keys import NAME_SERVER_MEANINGLESS
+from rocket_broker.settings.apache_settings import ApacheSettings, setting
+from rocket_broker.settings.broker_settings import LOOPBACK, address_connections_ratio
+from rocket_broker.settings.checks import LARGEST_PORT
 
 __all__ = ["NameServerSettings"]
 

@@ -7,9 +7,9 @@ removed in steps.
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator
 
-from rocket_broker.loop_steps import BackgroundSteps
-from rocket_broker.shares import Shares
-from rocket_remoting.bodies import QueueData, TopicConfig
+from rocket_broker.limits.shares import Shares
+from rocket_broker.loop.loop_steps import BackgroundSteps
+from rocket_remoting.wire.bodies import QueueData, TopicConfig
 
 __all__ = ["MAX_ROUTES", "TopicRoutes"]
 

@@ -15,13 +15,13 @@ from collections.abc import Callable, Generator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from rocket_broker.refusal import Refusal
-from rocket_remoting.batch import BatchEntry, decode_batch
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.errors import RemoteProtocolError
+from rocket_broker.limits.refusal import Refusal
+from rocket_remoting.wire.batch import BatchEntry, decode_batch
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.errors import RemoteProtocolError
 
 if TYPE_CHECKING:
-    from rocket_broker.batch_columns import BatchColumns
+    from rocket_broker.writing.batch_columns import BatchColumns
 
 __all__ = ["MAX_MESSAGES", "BatchPart", "load_columns", "read_batch"]
 
@@ -131,7 +131,7 @@ def _decoded(data: bytes) -> list[BatchEntry]:
 @cache
 def _read_columns() -> "Callable[[bytes], BatchColumns | None] | None":
     try:
-        from rocket_broker.batch_columns import read_columns
+        from rocket_broker.writing.batch_columns import read_columns
     except (ImportError, OSError):
         return None
     return read_columns

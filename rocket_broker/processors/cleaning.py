@@ -8,8 +8,8 @@ import asyncio
 import logging
 
 from rocket_broker.store.message_store import MessageStore
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.command import RemotingCommand
 
 __all__ = ["CleaningProcessor"]
 

@@ -2,23 +2,24 @@
 
 from collections.abc import Generator, Iterator
 
-from rocket_broker.client_channel import ClientChannel
-from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.clients.heartbeat_limits import HeartbeatLimits
+from rocket_broker.clients.producer_table import ProducerTable
 from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
-from rocket_broker.heartbeat_limits import HeartbeatLimits
-from rocket_broker.long_answer import long_answer
+from rocket_broker.filter.subscription import is_tag_type
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.refusal import Refusal
-from rocket_broker.request_body import MAX_HEARTBEAT, read_body
-from rocket_broker.request_steps import Steps
-from rocket_broker.serving import Answer
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.subscription import is_tag_type
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import (
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.request_body import MAX_HEARTBEAT, read_body
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.requests.serving import Answer
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     CheckClientRequestBody,
     ConsumerData,
     GetConsumerListByGroupResponseBody,
@@ -28,12 +29,11 @@ from rocket_remoting.bodies import (
     SubscriptionData,
     TopicConfig,
 )
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
-from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
-from rocket_remoting.topics import is_system_group, retry_topic
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocket_remoting.wire.sys_flag import TOPIC_UNIT_SUB
+from rocket_remoting.wire.topics import is_system_group, retry_topic
 
 __all__ = ["ClientsProcessor"]
 

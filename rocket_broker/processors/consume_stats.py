@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.long_answer import long_answer
-from rocket_broker.refusal import check_group_name
-from rocket_broker.request_steps import Steps
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.limits.refusal import check_group_name
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.request_steps import Steps
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import (
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     ConsumeStats,
     ConsumeStatsList,
     Entries,
@@ -19,14 +20,13 @@ from rocket_remoting.bodies import (
     LongBody,
     OffsetWrapper,
 )
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
 )
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 
 __all__ = ["ConsumeStatsProcessor"]
 

@@ -1,4 +1,4 @@
-"""Request 70001: store a batch of which some or all may be stored already; see `rocket_remoting.deduplication`.
+"""Request 70001: store a batch of which some or all may be stored already; see `rocket_remoting.wire.deduplication`.
 
 What is stored is found by the index of keys, which is as durable as the messages are: nothing else is written,
 and a broker that was killed knows as much as before. What a live writer stored last is kept in memory, so only
@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rocket_broker.message_writer import check_keys
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.batches import BatchPart
 from rocket_broker.processors.send import SendProcessor
-from rocket_broker.refusal import Refusal
-from rocket_broker.request_steps import Steps
-from rocket_broker.serving import Answer
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.requests.serving import Answer
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.message_store import MOST_ENTRIES, MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
-from rocket_remoting.batch import BatchEntry
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.deduplication import MAX_NUMBER, WRITER_DIGITS, sequence_key
-from rocket_remoting.headers import SendDeduplicatedRequestHeader
-from rocket_remoting.properties import (
+from rocket_broker.writing.message_keys import check_keys
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.batch import BatchEntry
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.deduplication import MAX_NUMBER, WRITER_DIGITS, sequence_key
+from rocket_remoting.wire.headers import SendDeduplicatedRequestHeader
+from rocket_remoting.wire.properties import (
     MAX_PROPERTIES_LENGTH,
     PROPERTY_KEYS,
     PROPERTY_UNIQUE_KEY,
     decode_properties,
     decode_stored_properties,
 )
-from rocket_remoting.record import peek_record
+from rocket_remoting.wire.record import peek_record
 
 if TYPE_CHECKING:
-    from rocket_broker.batch_columns import BatchColumns
+    from rocket_broker.writing.batch_columns import BatchColumns
 
 __all__ = ["DeduplicatedSends"]
 

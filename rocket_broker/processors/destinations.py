@@ -2,20 +2,20 @@
 
 import random
 
-from rocket_broker.new_queues import NewQueues
+from rocket_broker.limits.refusal import SEE_FAQ, Refusal, check_topic_name
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.refusal import SEE_FAQ, Refusal, check_topic_name
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_broker.writing.new_queues import NewQueues
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import ResponseCode, Version
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import SendMessageRequestHeader
-from rocket_remoting.sys_flag import TOPIC_UNIT, TOPIC_UNIT_SUB
-from rocket_remoting.topics import RETRY_PREFIX, dlq_topic
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import SubscriptionGroupConfig, TopicConfig
+from rocket_remoting.wire.codes import ResponseCode, Version
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import SendMessageRequestHeader
+from rocket_remoting.wire.sys_flag import TOPIC_UNIT, TOPIC_UNIT_SUB
+from rocket_remoting.wire.topics import RETRY_PREFIX, dlq_topic
 
 __all__ = ["Destinations", "is_exhausted"]
 

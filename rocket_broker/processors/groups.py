@@ -2,20 +2,22 @@
 
 from collections.abc import Iterable, Iterator
 
-from rocket_broker.client_channel import ClientChannel
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.long_answer import long_answer
-from rocket_broker.loop_time import loop_time
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.refusal import Refusal, check_config_size, check_group_name
-from rocket_broker.request_body import read_body
-from rocket_broker.request_steps import Steps
-from rocket_broker.settings import MAX_QUEUES
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import Connection as ConnectionBody
-from rocket_remoting.bodies import (
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.limits.refusal import Refusal, check_config_size, check_group_name
+from rocket_broker.loop.loop_time import loop_time
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.request_body import read_body
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.settings.broker_settings import MAX_QUEUES
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.clock import Clock
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import Connection as ConnectionBody
+from rocket_remoting.wire.bodies import (
     ConsumerConnection,
     Entries,
     Items,
@@ -28,11 +30,9 @@ from rocket_remoting.bodies import (
     SubscriptionGroupList,
     encode_body,
 )
-from rocket_remoting.clock import Clock
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,

@@ -6,22 +6,22 @@ Locks are kept of queues that this broker has, and of no others: what clients na
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from rocket_broker.long_answer import long_answer
-from rocket_broker.queue_locks import LockAnswer, QueueLocks
-from rocket_broker.refusal import Refusal
-from rocket_broker.request_body import MAX_QUEUES_BODY, read_body
-from rocket_broker.request_steps import Steps
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import (
+from rocket_broker.clients.queue_locks import LockAnswer, QueueLocks
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.request_body import MAX_QUEUES_BODY, read_body
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     Items,
     LockBatchRequestBody,
     LockBatchResponseBody,
     LongBody,
     UnlockBatchRequestBody,
 )
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.message import MessageQueue
 
 __all__ = ["LocksProcessor"]
 

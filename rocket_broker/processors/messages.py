@@ -2,18 +2,18 @@
 
 from itertools import accumulate, islice
 
-from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.long_answer import MAX_ANSWER
-from rocket_broker.refusal import Refusal
-from rocket_broker.request_steps import Steps
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.requests.long_answer import MAX_ANSWER
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.message_store import MOST_ENTRIES, MessageStore
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody, encode_body
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import ConsumeQueueData, QueryConsumeQueueResponseBody, encode_body
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,

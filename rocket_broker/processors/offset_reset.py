@@ -4,18 +4,19 @@ import logging
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import Any
 
-from rocket_broker.client_channel import ClientChannel
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.late_answers import LateAnswers
-from rocket_broker.long_answer import MAX_ANSWER, too_long
-from rocket_broker.loop_steps import LoopTurns, collected, run_in_steps
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.loop.loop_steps import LoopTurns, collected, run_in_steps
+from rocket_broker.requests.late_answers import LateAnswers
+from rocket_broker.requests.long_answer import MAX_ANSWER, too_long
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import (
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     Entries,
     Items,
     LongBody,
@@ -24,11 +25,10 @@ from rocket_remoting.bodies import (
     ResetOffsetBodyForC,
     encode_in_pieces,
 )
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import ResetOffsetRequestHeader
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import ResetOffsetRequestHeader
+from rocket_remoting.wire.message import MessageQueue
 
 __all__ = ["MAX_TOLD", "OffsetResetProcessor"]
 

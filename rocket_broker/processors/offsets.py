@@ -1,19 +1,19 @@
 """Requests 14, 15, 29 to 32 and 308: where a group is in a queue, and what a queue holds."""
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.long_answer import long_answer
-from rocket_broker.memory import is_far_behind
-from rocket_broker.refusal import Refusal
-from rocket_broker.request_steps import Steps
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.pulling.memory import is_far_behind
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import Entries, LongBody, QueryCorrectionOffsetBody
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import Entries, LongBody, QueryCorrectionOffsetBody
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,

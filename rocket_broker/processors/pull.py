@@ -7,32 +7,32 @@ the properties in the records.
 
 import logging
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.consumer_table import ConsumerTable
+from rocket_broker.clients.consumer_table import ConsumerTable
 from rocket_broker.filter.compiling import Compiling
 from rocket_broker.filter.consumer_filter_table import ConsumerFilterTable, RetryFilter
+from rocket_broker.filter.pull_filter import PullFilter
 from rocket_broker.filter.sql import SQL92, SqlError, SqlExpression, is_compiled
-from rocket_broker.held_pulls import HeldPull, HeldPulls
-from rocket_broker.memory import is_far_behind
+from rocket_broker.filter.subscription import Subscription, is_tag_type, tag_filter
+from rocket_broker.limits.refusal import SEE_FAQ, Refusal
 from rocket_broker.perm import READ
-from rocket_broker.pull_filter import PullFilter
-from rocket_broker.refusal import SEE_FAQ, Refusal
-from rocket_broker.request_steps import Steps
-from rocket_broker.serving import Answer
-from rocket_broker.settings import MASTER_ID, BrokerSettings
+from rocket_broker.pulling.held_pulls import HeldPull, HeldPulls
+from rocket_broker.pulling.memory import is_far_behind
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.requests.serving import Answer
+from rocket_broker.settings.broker_settings import MASTER_ID, BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import GetResult, GetStatus
-from rocket_broker.subscription import Subscription, is_tag_type, tag_filter
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import SubscriptionGroupConfig
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocket_remoting.topics import RETRY_PREFIX
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import SubscriptionGroupConfig
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from rocket_remoting.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.wire.topics import RETRY_PREFIX
 
 __all__ = ["PullProcessor"]
 

@@ -2,21 +2,22 @@
 
 from collections.abc import Callable
 
-from rocket_broker.message_writer import Host, MessageWriter
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.send import put_refusal
 from rocket_broker.processors.waiting import WAITING_QUEUE
-from rocket_broker.refusal import Refusal
 from rocket_broker.schedule.recall_handle import RecallHandle
 from rocket_broker.schedule.timer_service import cancel_key
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.topic_table import TopicTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
-from rocket_remoting.properties import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import RecallMessageRequestHeader, RecallMessageResponseHeader
+from rocket_remoting.wire.message import Host
+from rocket_remoting.wire.properties import (
     PROPERTY_BORN_TIMESTAMP,
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
@@ -27,7 +28,7 @@ from rocket_remoting.properties import (
     PROPERTY_TIMER_OUT_MS,
     PROPERTY_UNIQUE_KEY,
 )
-from rocket_remoting.topics import TIMER_TOPIC
+from rocket_remoting.wire.topics import TIMER_TOPIC
 
 __all__ = ["RecallProcessor"]
 

@@ -9,33 +9,33 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from rocket_broker.client_channel import ClientChannel
-from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.long_answer import MAX_ANSWER
-from rocket_broker.loop_steps import collected, run_in_steps
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.shares import Shares
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.limits.shares import Shares
+from rocket_broker.loop.loop_steps import collected, run_in_steps
+from rocket_broker.requests.long_answer import MAX_ANSWER
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
-from rocket_remoting.bodies import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     Entries,
     GetConsumerStatusBody,
     LongBody,
     decode_steps,
     encode_in_pieces,
 )
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemoteProtocolError, RemotingError, RequestTimeout
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemoteProtocolError, RemotingError, RequestTimeout
+from rocket_remoting.wire.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
     Header,
 )
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.message_id import parse_offset_id
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.message_id import parse_offset_id
 
 __all__ = ["RelayProcessor"]
 

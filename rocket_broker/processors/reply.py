@@ -14,33 +14,34 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from rocket_broker.message_writer import Host, MessageWriter, properties_text
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.limits.shares import Shares
 from rocket_broker.processors.destinations import Destinations
 from rocket_broker.processors.send import put_refusal
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.shares import Shares
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.messages import PutStatus
+from rocket_broker.writing.message_writer import MessageWriter, properties_text
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import RequestCode, ResponseCode, response_name
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.headers import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import RequestCode, ResponseCode, response_name
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.headers import (
     ReplyMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from rocket_remoting.message_id import create_offset_id
-from rocket_remoting.properties import (
+from rocket_remoting.wire.message import Host
+from rocket_remoting.wire.message_id import create_offset_id
+from rocket_remoting.wire.properties import (
     PROPERTY_MESSAGE_REPLY_TO_CLIENT,
     PROPERTY_PUSH_REPLY_TIME,
     decode_properties,
 )
-from rocket_remoting.sys_flag import TRANSACTION_NOT, with_transaction_value
+from rocket_remoting.wire.sys_flag import TRANSACTION_NOT, with_transaction_value
 
 __all__ = ["ReplyProcessor"]
 

@@ -3,22 +3,22 @@
 import shutil
 from pathlib import Path
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.long_answer import long_answer
-from rocket_broker.loop_time import loop_time
-from rocket_broker.queue_time import QueueTime
-from rocket_broker.request_steps import Steps
+from rocket_broker.loop.loop_time import loop_time
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.queue_time import QueueTime
+from rocket_broker.requests.request_steps import Steps
 from rocket_broker.schedule.delay_service import DelayService
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
-from rocket_remoting.bodies import KVTable, encode_body
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import CURRENT_VERSION
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.record import peek_record
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import KVTable, encode_body
+from rocket_remoting.wire.codes import CURRENT_VERSION
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.record import peek_record
 
 __all__ = ["RuntimeProcessor"]
 

@@ -8,7 +8,7 @@ import asyncio
 import struct
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from rocket_broker.message_writer import BatchHead, Host, MessageWriter, properties_text
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.processors.batches import BatchPart, read_batch
 from rocket_broker.processors.destinations import Destinations, is_exhausted
 from rocket_broker.processors.waiting import (
@@ -19,36 +19,38 @@ from rocket_broker.processors.waiting import (
     WaitingMessages,
     refuse_waiting_batch,
 )
-from rocket_broker.refusal import Refusal
-from rocket_broker.request_steps import Steps
-from rocket_broker.serving import Answer
-from rocket_broker.settings import BrokerSettings, FlushDiskType
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.requests.serving import Answer
+from rocket_broker.settings.broker_settings import BrokerSettings, FlushDiskType
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
-from rocket_remoting.bodies import TopicConfig, TopicFilterType
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_broker.writing.batch_head import BatchHead
+from rocket_broker.writing.message_writer import MessageWriter, properties_text
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import TopicConfig, TopicFilterType
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from rocket_remoting.message_id import pack_ip
-from rocket_remoting.properties import (
+from rocket_remoting.wire.message import Host
+from rocket_remoting.wire.message_id import pack_ip
+from rocket_remoting.wire.properties import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     decode_properties,
 )
-from rocket_remoting.sys_flag import (
+from rocket_remoting.wire.sys_flag import (
     MULTI_TAGS,
     TRANSACTION_NOT,
     with_transaction_value,
 )
-from rocket_remoting.topics import RETRY_PREFIX
+from rocket_remoting.wire.topics import RETRY_PREFIX
 
 __all__ = ["SendProcessor", "put_refusal"]
 

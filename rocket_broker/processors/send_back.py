@@ -6,29 +6,29 @@ under its dead letter topic when it has had enough of them. The original stays w
 
 import random
 
-from rocket_broker.message_writer import MessageWriter
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.processors.destinations import Destinations, is_exhausted
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import SubscriptionGroupConfig
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import (
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_broker.writing.message_writer import MessageWriter
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import SubscriptionGroupConfig
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import ConsumerSendMsgBackRequestHeader
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT_STORE_MSG_OK,
 )
-from rocket_remoting.record import decode_record
-from rocket_remoting.sys_flag import TOPIC_UNIT_SUB
-from rocket_remoting.topics import retry_topic
+from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.sys_flag import TOPIC_UNIT_SUB
+from rocket_remoting.wire.topics import retry_topic
 
 __all__ = ["SendBackProcessor"]
 

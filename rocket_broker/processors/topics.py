@@ -6,18 +6,20 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.late_answers import LateAnswers
-from rocket_broker.long_answer import long_answer
-from rocket_broker.loop_steps import run_in_steps
-from rocket_broker.refusal import Refusal, check_config_size, check_topic_name
-from rocket_broker.request_body import read_body
-from rocket_broker.request_steps import Steps
-from rocket_broker.settings import MAX_QUEUES
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.limits.refusal import Refusal, check_config_size, check_topic_name
+from rocket_broker.loop.loop_steps import run_in_steps
+from rocket_broker.requests.late_answers import LateAnswers
+from rocket_broker.requests.long_answer import long_answer
+from rocket_broker.requests.request_body import read_body
+from rocket_broker.requests.request_steps import Steps
+from rocket_broker.settings.broker_settings import MAX_QUEUES
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import (
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.clock import Clock
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import (
     CreateTopicListRequestBody,
     Entries,
     GroupList,
@@ -32,11 +34,9 @@ from rocket_remoting.bodies import (
     TopicStatsTable,
     encode_body,
 )
-from rocket_remoting.clock import Clock
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
@@ -45,9 +45,9 @@ from rocket_remoting.headers import (
     QueryTopicConsumeByWhoRequestHeader,
     QueryTopicsByConsumerRequestHeader,
 )
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.sys_flag import PERM_INHERIT, PERM_PRIORITY, PERM_READ, PERM_WRITE
-from rocket_remoting.topics import SYSTEM_TOPICS
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.sys_flag import PERM_INHERIT, PERM_PRIORITY, PERM_READ, PERM_WRITE
+from rocket_remoting.wire.topics import SYSTEM_TOPICS
 
 __all__ = ["TopicsProcessor"]
 

@@ -2,30 +2,30 @@
 
 import logging
 
-from rocket_broker.loop_time import loop_time
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.loop.loop_time import loop_time
 from rocket_broker.processors.send import put_refusal
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.statistics import BrokerStatistics
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
 from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
-from rocket_remoting.message import MessageExt
-from rocket_remoting.message_id import parse_offset_id
-from rocket_remoting.properties import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRANSACTION_CHECK_TIMES,
 )
-from rocket_remoting.record import decode_record
-from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
-from rocket_remoting.topics import TRANS_CHECK_MAX_TIME_TOPIC
+from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from rocket_remoting.wire.topics import TRANS_CHECK_MAX_TIME_TOPIC
 
 __all__ = ["TransactionProcessor"]
 

@@ -6,22 +6,22 @@ Where such a message belongs stands in its properties ``REAL_TOPIC`` and ``REAL_
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.limits.shares import owner_group
 from rocket_broker.perm import READ, WRITE
-from rocket_broker.refusal import Refusal
 from rocket_broker.schedule.recall_handle import RecallHandle
-from rocket_broker.schedule.timer_request import TIMED_BYTES, asked_moment, is_delayed
 from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.shares import owner_group
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.messages import PutResult, PutStatus
-from rocket_broker.topic_table import TopicTable
+from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_remoting.batch import BatchEntry
+from rocket_broker.writing.timer_request import TIMED_BYTES, asked_moment, is_delayed
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import SendMessageRequestHeader
-from rocket_remoting.properties import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.batch import BatchEntry
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.headers import SendMessageRequestHeader
+from rocket_remoting.wire.properties import (
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_OUT_MS,
@@ -30,8 +30,8 @@ from rocket_remoting.properties import (
     TIMER_PROPERTIES,
     decode_properties,
 )
-from rocket_remoting.sys_flag import transaction_value
-from rocket_remoting.topics import TIMER_TOPIC, TRANS_HALF_TOPIC
+from rocket_remoting.wire.sys_flag import transaction_value
+from rocket_remoting.wire.topics import TIMER_TOPIC, TRANS_HALF_TOPIC
 
 __all__ = [
     "NO_IDS",

@@ -16,21 +16,21 @@ from pathlib import Path
 
 import msgspec
 
-from rocket_broker.loop_steps import BackgroundSteps
-from rocket_broker.message_writer import MessageWriter
-from rocket_broker.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocket_broker.files.table_file import TableFile
+from rocket_broker.loop.loop_steps import BackgroundSteps
+from rocket_broker.settings.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
-from rocket_broker.table_file import TableFile
-from rocket_remoting.bodies import KeyedBody, decode_body
+from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import (
+from rocket_remoting.wire.bodies import KeyedBody, decode_body
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
 )
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.record import decode_record
 
 __all__ = ["DelayService"]
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from rocket_broker.store.files import FileSystem
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
-from rocket_remoting.record import BLANK_MAGIC
+from rocket_remoting.wire.record import BLANK_MAGIC
 
 __all__ = ["CANCELS", "ROLLS", "TimerLog", "TimerUnit"]
 

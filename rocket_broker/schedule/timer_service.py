@@ -14,19 +14,19 @@ import logging
 from array import array
 from collections.abc import Mapping, Sequence
 
-from rocket_broker.loop_steps import LoopTurns
-from rocket_broker.message_writer import MessageWriter
+from rocket_broker.loop.loop_steps import LoopTurns
 from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerUnit
-from rocket_broker.schedule.timer_settings import TimerSettings
 from rocket_broker.schedule.timer_store import TimerStore
+from rocket_broker.settings.timer_settings import TimerSettings
 from rocket_broker.store.errors import StoreFull
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutStatus
+from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import (
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TIMER_DEL_UNIQKEY,
@@ -37,8 +37,8 @@ from rocket_remoting.properties import (
     PROPERTY_UNIQUE_KEY,
     decode_stored_properties,
 )
-from rocket_remoting.record import decode_record, peek_record
-from rocket_remoting.topics import TIMER_TOPIC
+from rocket_remoting.wire.record import decode_record, peek_record
+from rocket_remoting.wire.topics import TIMER_TOPIC
 
 __all__ = ["TIMER_QUEUE", "TimerService", "cancel_key"]
 

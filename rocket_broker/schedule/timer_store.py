@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint, TimerProgress
 from rocket_broker.schedule.timer_log import CANCELS, ROLLS, TimerLog, TimerUnit
-from rocket_broker.schedule.timer_settings import TimerSettings
 from rocket_broker.schedule.timer_wheel import Slot, TimerWheel, wheel_size
+from rocket_broker.settings.timer_settings import TimerSettings
 from rocket_broker.store.files import FileSystem
 
 __all__ = ["TimerStore", "odd_files"]

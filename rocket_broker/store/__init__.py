@@ -16,6 +16,7 @@ Queues and index are derived from the log, which also tells the topics that were
 `mapped_file`, `files`. `surveyor` and `repair` are what the command `streamkit store` does.
 """
 
+from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings
 from rocket_broker.store.errors import (
     FileSizeMismatch,
     StoreClosed,
@@ -27,7 +28,6 @@ from rocket_broker.store.errors import (
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import GetResult, GetStatus, PutResult, PutStatus, StoreMessage
 from rocket_broker.store.recovery import RecoveryReport
-from rocket_broker.store.settings import FlushDiskType, StoreSettings
 
 __all__ = [
     "FileSizeMismatch",

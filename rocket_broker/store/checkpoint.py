@@ -27,8 +27,8 @@ import threading
 import zlib
 from typing import NamedTuple
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.files import PAGE_SIZE, FileSystem
-from rocket_broker.store.settings import StoreSettings
 
 __all__ = ["Checkpoint", "Mark", "blank_checkpoint", "log_timestamp_in", "read_mark"]
 

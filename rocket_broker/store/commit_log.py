@@ -9,7 +9,7 @@
     blank:  size 4, up to the end of the file   magic 4: 0xCBD43194   anything
 
 A record is never split: when fewer than eight bytes would be left behind it, a blank fills the file and the
-record begins the next one. `rocket_remoting.record` draws the record. Behind the end there are only zeros:
+record begins the next one. `rocket_remoting.wire.record` draws the record. Behind the end there are only zeros:
 recovery clears what it cuts off, so that the remains of an earlier life are never taken for records.
 """
 
@@ -17,12 +17,12 @@ import errno
 import struct
 from collections.abc import Iterator
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
-from rocket_broker.store.settings import StoreSettings
 from rocket_broker.store.store_pool import PoolBuffer, StorePool
-from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
-from rocket_remoting.record import (
+from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.wire.record import (
     BLANK_MAGIC,
     RecordHeader,
     RecordSource,

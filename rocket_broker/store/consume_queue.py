@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.files import SECTOR_SIZE
 from rocket_broker.store.mapped_file import MappedFile, MappedFileQueue, OpenMaps
-from rocket_broker.store.settings import StoreSettings
 
 __all__ = ["ENTRY", "ENTRY_SIZE", "FILLER_SIZE", "ConsumeQueue"]
 

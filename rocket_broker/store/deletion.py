@@ -17,11 +17,11 @@ and take ours for an ordinary message of a system topic.
 """
 
 from rocket_broker.store.messages import StoreMessage
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import PROPERTY_TAGS, encode_properties
-from rocket_remoting.record import body_crc32, encode_record, peek_record, record_size
-from rocket_remoting.topics import DELETIONS_TOPIC
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.properties import PROPERTY_TAGS, encode_properties
+from rocket_remoting.wire.record import body_crc32, encode_record, peek_record, record_size
+from rocket_remoting.wire.topics import DELETIONS_TOPIC
 
 __all__ = ["DELETIONS_QUEUE", "deleted_topic", "deletion_message", "deletion_record", "deletion_size"]
 

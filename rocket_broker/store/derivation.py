@@ -7,21 +7,21 @@ from rocket_broker.store.commit_log import LogWalk
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.deletion import deleted_topic
 from rocket_broker.store.store_files import StoreFiles
-from rocket_remoting.errors import LocalProtocolError
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import (
+from rocket_remoting.wire.errors import LocalProtocolError
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.properties import (
     PROPERTY_DELAY_TIME_LEVEL,
     PROPERTY_TAGS,
     decode_stored_properties,
 )
-from rocket_remoting.record import RecordHeader, record_size
-from rocket_remoting.sys_flag import (
+from rocket_remoting.wire.record import RecordHeader, record_size
+from rocket_remoting.wire.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_NOT,
     TRANSACTION_ROLLBACK,
     transaction_value,
 )
-from rocket_remoting.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
+from rocket_remoting.wire.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
 
 __all__ = ["Derivation", "has_possible_number"]
 

@@ -6,9 +6,9 @@ from rocket_broker.store.consume_queue import FILLER_SIZE
 from rocket_broker.store.layout import StoreLayout
 from rocket_broker.store.log_scan import LogBytes
 from rocket_broker.store.queue_files import QueueFiles
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.record import RecordHeader, peek_record, record_check
-from rocket_remoting.topics import LMQ_PREFIX
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.record import RecordHeader, peek_record, record_check
+from rocket_remoting.wire.topics import LMQ_PREFIX
 
 __all__ = ["EntryScan", "EntrySummary"]
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from rocket_broker.private_files import FILE_MODE, make_private_directory
+from rocket_broker.files.private_files import FILE_MODE, make_private_directory
 from rocket_broker.store.errors import StoreLocked
 
 __all__ = ["MAP_PAGE_SIZE", "PAGE_SIZE", "SECTOR_SIZE", "FileLock", "FileSystem", "OsFileSystem"]

@@ -20,13 +20,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocket_broker.loop_steps import run_in_steps
+from rocket_broker.loop.loop_steps import run_in_steps
+from rocket_broker.loop.watchdog import Watchdog
 from rocket_broker.store.checkpoint import Mark
 from rocket_broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from rocket_broker.store.files import PAGE_SIZE
 from rocket_broker.store.index_file import IndexFile
 from rocket_broker.store.store_files import StoreFiles
-from rocket_broker.watchdog import Watchdog
 from rocket_remoting.steps import run_all
 
 __all__ = ["PAUSE_AFTER_FAILURE", "Flusher"]

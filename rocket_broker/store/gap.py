@@ -4,8 +4,8 @@ It is rolled back, so our broker and Apache's step over it: it is in no queue an
 has its store host.
 """
 
-from rocket_remoting.record import RecordHeader, encode_record, record_size
-from rocket_remoting.sys_flag import TRANSACTION_ROLLBACK, transaction_value
+from rocket_remoting.wire.record import RecordHeader, encode_record, record_size
+from rocket_remoting.wire.sys_flag import TRANSACTION_ROLLBACK, transaction_value
 
 __all__ = ["gap_record", "is_gap"]
 

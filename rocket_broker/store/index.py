@@ -8,12 +8,12 @@ from collections.abc import Generator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.errors import FileSizeMismatch
 from rocket_broker.store.index_file import EntryCheck, IndexFile, IndexSearch, StoreTime
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
-from rocket_broker.store.settings import StoreSettings
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_UNIQUE_KEY
 
 if TYPE_CHECKING:
     from rocket_broker.store.index_run import IndexRun

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from rocket_remoting.record_columns import Numbers
+from rocket_remoting.wire.record_columns import Numbers
 
 __all__ = ["IndexRun"]
 

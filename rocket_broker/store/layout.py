@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.errors import StoreError
 from rocket_broker.store.mapped_file import is_passed_over
-from rocket_broker.store.settings import StoreSettings
 
 __all__ = ["StoreLayout", "map_file", "numbered", "size_of"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rocket_broker.store.derivation import has_possible_number
 from rocket_broker.store.layout import StoreLayout, map_file, size_of
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.record import (
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.record import (
     BLANK_MAGIC,
     MAGIC_V1,
     MAGIC_V2,

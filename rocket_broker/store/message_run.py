@@ -12,8 +12,8 @@ from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.index_run import IndexRun
 from rocket_broker.store.messages import PutResult, PutStatus, StoredRun
 from rocket_broker.store.store_files import StoreFiles
-from rocket_remoting.message import Host
-from rocket_remoting.record_columns import Numbers, pack_records, record_sizes
+from rocket_remoting.wire.message import Host
+from rocket_remoting.wire.record_columns import Numbers, pack_records, record_sizes
 
 __all__ = ["MessageRun"]
 

@@ -15,6 +15,8 @@ import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from rocket_broker.loop.watchdog import Watchdog
+from rocket_broker.settings.store_settings import FlushDiskType, StoreSettings
 from rocket_broker.store.committing import Committer, HeldMessage
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.deletion import deletion_message
@@ -27,15 +29,13 @@ from rocket_broker.store.queue_reader import RecordFilter, read
 from rocket_broker.store.queue_table import check_names
 from rocket_broker.store.recovery import Recovery, RecoveryReport
 from rocket_broker.store.retention import Retention
-from rocket_broker.store.settings import FlushDiskType, StoreSettings
 from rocket_broker.store.store_files import StoreFiles
 from rocket_broker.store.time_search import offset_at, stored_at
-from rocket_broker.watchdog import Watchdog
 from rocket_remoting.clock import Clock
-from rocket_remoting.errors import LocalProtocolError
-from rocket_remoting.properties import MAX_PROPERTIES_LENGTH
 from rocket_remoting.steps import run_all
-from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from rocket_remoting.wire.errors import LocalProtocolError
+from rocket_remoting.wire.properties import MAX_PROPERTIES_LENGTH
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     from rocket_broker.store.message_run import MessageRun

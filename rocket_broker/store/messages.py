@@ -14,9 +14,9 @@ class StoreMessage(msgspec.Struct, gc=False):
         topic: Topic it is stored under (of a delayed message: the schedule topic).
         queue_id: Queue of the topic.
         body: Its bytes, compressed or not; copied once, into the commit log.
-        properties: The properties in their wire form (`rocket_remoting.properties`).
+        properties: The properties in their wire form (`rocket_remoting.wire.properties`).
         flag: The application's own number.
-        sys_flag: Bits of `rocket_remoting.sys_flag`; those for IPv6 are set by the store.
+        sys_flag: Bits of `rocket_remoting.wire.sys_flag`; those for IPv6 are set by the store.
         born_timestamp: When the producer made it.
         born_host: Address and port of the producer.
         store_host: Address and port of this broker.

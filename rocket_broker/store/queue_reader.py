@@ -12,7 +12,7 @@ from typing import Protocol
 from rocket_broker.store.commit_log import CommitLog
 from rocket_broker.store.consume_queue import FILLER_SIZE, ConsumeQueue
 from rocket_broker.store.messages import GetResult, GetStatus
-from rocket_remoting.record import record_check
+from rocket_remoting.wire.record import record_check
 
 __all__ = ["RecordFilter", "read"]
 

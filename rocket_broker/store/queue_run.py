@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from rocket_remoting.record import RecordHeader
+from rocket_remoting.wire.record import RecordHeader
 
 __all__ = ["MOST_DETAILS", "OtherEntries", "QueueRun"]
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.mapped_file import OpenMaps
-from rocket_broker.store.settings import StoreSettings
-from rocket_remoting.errors import LocalProtocolError
+from rocket_remoting.wire.errors import LocalProtocolError
 
 __all__ = ["QueueTable", "check_names"]
 

@@ -39,9 +39,9 @@ from rocket_broker.store.derivation import Derivation
 from rocket_broker.store.files import FileLock
 from rocket_broker.store.store_files import StoreFiles
 from rocket_remoting.clock import Clock
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.properties import decode_stored_properties
-from rocket_remoting.record import RecordHeader, peek_record
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.properties import decode_stored_properties
+from rocket_remoting.wire.record import RecordHeader, peek_record
 
 __all__ = ["Recovery", "RecoveryReport"]
 

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.checkpoint import blank_checkpoint
 from rocket_broker.store.deletion import DELETIONS_QUEUE, deletion_record
 from rocket_broker.store.errors import FileSizeMismatch, StoreCorrupt
@@ -31,10 +32,9 @@ from rocket_broker.store.gap import gap_record
 from rocket_broker.store.layout import StoreLayout
 from rocket_broker.store.log_scan import Damage
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.store.settings import StoreSettings
 from rocket_broker.store.survey import NoteOfDeletion, Survey
 from rocket_remoting.clock import Clock
-from rocket_remoting.record import BLANK_MAGIC
+from rocket_remoting.wire.record import BLANK_MAGIC
 
 __all__ = ["RepairPlan", "plan_repair", "repair"]
 

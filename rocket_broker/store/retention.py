@@ -25,7 +25,7 @@ import logging
 import threading
 from datetime import UTC, datetime
 
-from rocket_broker.loop_steps import LoopTurns
+from rocket_broker.loop.loop_steps import LoopTurns
 from rocket_broker.store.age_clock import AgeClock
 from rocket_broker.store.flush import Flusher
 from rocket_broker.store.mapped_file import MappedFile

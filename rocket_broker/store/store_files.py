@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Self
 
+from rocket_broker.settings.store_settings import StoreSettings
 from rocket_broker.store.checkpoint import Checkpoint
 from rocket_broker.store.commit_log import CommitLog
 from rocket_broker.store.files import FileSystem
 from rocket_broker.store.index import Index
 from rocket_broker.store.mapped_file import OpenMaps
 from rocket_broker.store.queue_table import QueueTable
-from rocket_broker.store.settings import StoreSettings
 
 __all__ = ["StoreFiles"]
 

@@ -25,21 +25,21 @@ from rocket_broker.store.layout import StoreLayout, size_of
 from rocket_broker.store.log_scan import Damage, Progress, read_log
 from rocket_broker.store.queue_run import MOST_DETAILS, OtherEntries, QueueRun
 from rocket_broker.store.survey import NoteOfDeletion, Survey
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import (
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.properties import (
     PROPERTY_KEYS,
     PROPERTY_TAGS,
     PROPERTY_UNIQUE_KEY,
     decode_stored_properties,
 )
-from rocket_remoting.record import RecordHeader
-from rocket_remoting.sys_flag import (
+from rocket_remoting.wire.record import RecordHeader
+from rocket_remoting.wire.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_NOT,
     TRANSACTION_ROLLBACK,
     transaction_value,
 )
-from rocket_remoting.topics import SCHEDULE_TOPIC
+from rocket_remoting.wire.topics import SCHEDULE_TOPIC
 
 __all__ = ["survey"]
 

@@ -2,8 +2,8 @@
 
 from rocket_broker.store.commit_log import CommitLog
 from rocket_broker.store.consume_queue import ConsumeQueue
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.record import peek_record
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.record import peek_record
 
 __all__ = ["offset_at", "stored_at"]
 

@@ -13,18 +13,18 @@ import logging
 from collections import Counter
 from itertools import count
 
-from rocket_broker.client_channel import ClientChannel
-from rocket_broker.loop_steps import LoopTurns
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.loop.loop_steps import LoopTurns
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.messages import PutStatus
 from rocket_broker.transaction.half_messages import HalfMessages
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.headers import CheckTransactionStateRequestHeader
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import (
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.headers import CheckTransactionStateRequestHeader
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import (
     PROPERTY_CHECK_IMMUNITY_TIME_IN_SECONDS,
     PROPERTY_PRODUCER_GROUP,
     PROPERTY_REAL_QUEUE_ID,
@@ -33,7 +33,7 @@ from rocket_remoting.properties import (
     PROPERTY_TRANSACTION_PREPARED_QUEUE_OFFSET,
     encode_properties,
 )
-from rocket_remoting.record import encode_record
+from rocket_remoting.wire.record import encode_record
 
 __all__ = ["TransactionCheckService"]
 

@@ -10,30 +10,30 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.message_writer import MessageWriter
 from rocket_broker.perm import READ, WRITE
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import PutResult, PutStatus
-from rocket_broker.topic_table import TopicTable
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.op_messages import REMOVE_TAG, ended_offsets, op_body
 from rocket_broker.transaction.pending import PendingHalves
+from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import (
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import (
     PROPERTY_REAL_QUEUE_ID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
     decode_stored_properties,
 )
-from rocket_remoting.record import decode_record, peek_record
-from rocket_remoting.sys_flag import (
+from rocket_remoting.wire.record import decode_record, peek_record
+from rocket_remoting.wire.sys_flag import (
     TRANSACTION_COMMIT,
     transaction_value,
     with_transaction_value,
 )
-from rocket_remoting.topics import (
+from rocket_remoting.wire.topics import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,

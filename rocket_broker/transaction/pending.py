@@ -13,9 +13,9 @@ import re
 from array import array
 from collections.abc import Iterable
 
-from rocket_broker.refusal import Refusal
-from rocket_broker.shares import Shares
-from rocket_remoting.codes import ResponseCode
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.limits.shares import Shares
+from rocket_remoting.wire.codes import ResponseCode
 
 __all__ = ["MAX_PENDING", "PendingHalves"]
 

@@ -27,8 +27,8 @@ from rocket_client.errors import (
     UnreadableBodyError,
 )
 from rocket_client.settings import ProducerSettings
-from rocket_remoting.errors import ResponseError
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.errors import ResponseError
+from rocket_remoting.wire.message import MessageQueue
 
 __all__ = [
     "AWAY",

@@ -9,10 +9,10 @@ from rocket_client.blocking.connection import BlockingConnection
 from rocket_client.blocking.pipeline import Pipeline, Request
 from rocket_client.blocking.pool import ConnectionPool
 from rocket_client.blocking.retrying import AWAY, BUSY_CODES, Patience
-from rocket_client.send_result import STATUS_OF_RESPONSE
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.errors import ConnectionLost, RequestTimeout, ResponseError
-from rocket_remoting.message import MessageQueue
+from rocket_client.core.send_result import STATUS_OF_RESPONSE
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectionLost, RequestTimeout, ResponseError
+from rocket_remoting.wire.message import MessageQueue
 
 
 class EncodedBatch(NamedTuple):

@@ -14,18 +14,18 @@ from rocket_client.blocking.pulls import PullRequest, PullResult, Subscription
 from rocket_client.blocking.ranges import QueueRange, RangePart, RangePulls
 from rocket_client.blocking.retrying import AWAY, BUSY_CODES, Patience
 from rocket_client.blocking.routes import BlockingRoutes
+from rocket_client.core.outgoing import Outgoing, OutgoingMessages
+from rocket_client.core.selectors import MessageQueueSelector
+from rocket_client.core.send_attempts import SendAttempts
+from rocket_client.core.send_result import STATUS_OF_RESPONSE, SendResult
 from rocket_client.namespace import Namespace
-from rocket_client.outgoing import Outgoing, OutgoingMessages
-from rocket_client.selectors import MessageQueueSelector
-from rocket_client.send_attempts import SendAttempts
-from rocket_client.send_result import STATUS_OF_RESPONSE, SendResult
 from rocket_client.settings import ProducerSettings
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.errors import ConnectError, ConnectionLost, RemotingError, ResponseError
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RemotingError, ResponseError
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     GetMinOffsetRequestHeader,
@@ -37,8 +37,8 @@ from rocket_remoting.headers import (
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocket_remoting.message import Message, MessageQueue
-from rocket_remoting.message_id import UniqueIdGenerator
+from rocket_remoting.wire.message import Message, MessageQueue
+from rocket_remoting.wire.message_id import UniqueIdGenerator
 
 T = TypeVar("T")
 

@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Self
 
 from rocket_client.blocking.pipeline import READ, Exchange, Pipeline, Request, wait_for
-from rocket_remoting.address import parse_address
-from rocket_remoting.command import Buffer, RemotingCommand
-from rocket_remoting.errors import ConnectError, ConnectionLost
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
+from rocket_remoting.session.address import parse_address
+from rocket_remoting.wire.command import Buffer, RemotingCommand
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.frame_decoder import DEFAULT_MAX_FRAME, FrameDecoder
 
 _MAX_OPAQUE = 0x7FFFFFFF
 

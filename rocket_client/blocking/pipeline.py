@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from rocket_remoting.command import Buffer, RemotingCommand
-from rocket_remoting.errors import ConnectionLost, RequestTimeout
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.frame_decoder import FrameDecoder
+from rocket_remoting.wire.command import Buffer, RemotingCommand
+from rocket_remoting.wire.errors import ConnectionLost, RequestTimeout
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.frame_decoder import FrameDecoder
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 # Not the default selector: that one would be a file descriptor more, shared with forked children.

@@ -6,17 +6,17 @@ from itertools import repeat
 from typing import NamedTuple
 
 from rocket_client.blocking.pipeline import Request
+from rocket_client.core.pull_answer import PULL_STATUS, PullStatus
+from rocket_client.core.subscription import ALL, tag_subscription
 from rocket_client.errors import UnreadableBodyError
-from rocket_client.pull_answer import PULL_STATUS, PullStatus
-from rocket_client.subscription import ALL, tag_subscription
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.compression import DEFAULT_LIMIT, decompress
-from rocket_remoting.errors import RemoteProtocolError, ResponseError
-from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from rocket_remoting.message import MessageExt, MessageQueue
-from rocket_remoting.record import decode_records
-from rocket_remoting.sys_flag import COMPRESSED, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.compression import DEFAULT_LIMIT, decompress
+from rocket_remoting.wire.errors import RemoteProtocolError, ResponseError
+from rocket_remoting.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from rocket_remoting.wire.message import MessageExt, MessageQueue
+from rocket_remoting.wire.record import decode_records
+from rocket_remoting.wire.sys_flag import COMPRESSED, PULL_SUBSCRIPTION, PULL_SUSPEND
 
 
 class PullRequest(NamedTuple):

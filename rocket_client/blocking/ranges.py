@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rocket_client.blocking.pulls import PullRequest, PullResult
-from rocket_client.pull_answer import PullStatus
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.record import peek_record
+from rocket_client.core.pull_answer import PullStatus
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.record import peek_record
 
 BYTES_UNDER_WAY = 16 * 1024 * 1024
 """Bounds what waits in memory: fewer pulls are under way while answers are large."""

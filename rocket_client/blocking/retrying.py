@@ -3,8 +3,8 @@
 import time
 
 from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableError, TopicNotFoundError
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.errors import ConnectError, ConnectionLost, RequestTimeout
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RequestTimeout
 
 AWAY = (
     ConnectError,

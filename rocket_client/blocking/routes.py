@@ -5,15 +5,15 @@ import random
 import time
 
 from rocket_client.blocking.pool import ConnectionPool
+from rocket_client.core.topic_route import MASTER_ID, TopicRoute
 from rocket_client.errors import BrokerNotFoundError, NameServersUnreachableError, TopicNotFoundError
 from rocket_client.settings import ProducerSettings
-from rocket_client.topic_route import MASTER_ID, TopicRoute
-from rocket_remoting.bodies import ClusterInfo, TopicList, TopicRouteData, decode_body
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.errors import ConnectError, ConnectionLost, RequestTimeout, ResponseError
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import GetRouteInfoRequestHeader
+from rocket_remoting.wire.bodies import ClusterInfo, TopicList, TopicRouteData, decode_body
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RequestTimeout, ResponseError
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import GetRouteInfoRequestHeader
 
 
 class BlockingRoutes:

@@ -13,10 +13,10 @@ from binders.rocket.binder import CAPABILITIES, use_transport
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_client import Admin, ClientSettings
 from rocket_remoting.clock import Clock
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Transport
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.codes import RequestCode
 from streamkit.binder.capabilities import Capability
 from streamkit.clock import use_clock
 from streamkit.testing.contract import ContractEnvironment

@@ -25,11 +25,11 @@ from random import Random
 
 from rocket_client import ConsumeFromWhere, Producer, ProducerSettings, PushConsumer, PushConsumerSettings
 from rocket_client.blocking import BlockingClient
+from rocket_client.consuming.listener import ConsumeContext
+from rocket_client.core.send_result import SendStatus
 from rocket_client.errors import SendError
-from rocket_client.listener import ConsumeContext
-from rocket_client.send_result import SendStatus
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.message import Message, MessageExt, MessageQueue
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.message import Message, MessageExt, MessageQueue
 from tests.end_to_end.broker_process import PATIENT, ServerProcess
 from tests.ports import free_ports
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import pytest
 
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_client import Admin
 from streamkit import StreamApplication
 from streamkit.binder.registry import BinderTypes

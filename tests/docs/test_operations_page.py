@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.apache_settings import ApacheSettings
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.apache_settings import ApacheSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
 from rocket_broker.store.repair import RepairPlan
 from rocket_broker.store.survey import Survey
 

@@ -11,9 +11,9 @@ from rocket_broker.namesrv.kv_config import KVConfig
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.route_table import RouteTable
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.system_names import INTERNAL_TOPICS, PREDEFINED_GROUPS, REPORT_TOPICS, SHARED_TOPICS
+from rocket_broker.tables.system_names import INTERNAL_TOPICS, PREDEFINED_GROUPS, REPORT_TOPICS, SHARED_TOPICS
 from rocket_remoting import MemoryTransport
-from rocket_remoting.codes import RequestCode, request_name
+from rocket_remoting.wire.codes import RequestCode, request_name
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "protocol.md"

@@ -12,7 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-_PROGRAM = "from tests import step_clock; step_clock.install(); from rocket_broker.cli import {0}; {0}()"
+_PROGRAM = (
+    "from tests import step_clock; step_clock.install(); from rocket_broker.process.cli import {0}; {0}()"
+)
 
 START_SECONDS = 110.0
 STOP_SECONDS = 90.0

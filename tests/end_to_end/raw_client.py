@@ -5,7 +5,10 @@ from typing import Any, TypeVar
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import MemoryTransport, MessageExt, MessageQueue
-from rocket_remoting.bodies import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.bodies import (
     Body,
     ConsumeFromWhere,
     ConsumerData,
@@ -17,11 +20,10 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     ConsumerSendMsgBackRequestHeader,
     CreateTopicRequestHeader,
     GetMaxOffsetRequestHeader,
@@ -34,12 +36,10 @@ from rocket_remoting.headers import (
     SendMessageResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocket_remoting.limits import Limits
-from rocket_remoting.properties import encode_properties_text
-from rocket_remoting.record import decode_records
-from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
-from rocket_remoting.topics import TOOLS_CONSUMER_GROUP
-from rocket_remoting.transport import Transport
+from rocket_remoting.wire.properties import encode_properties_text
+from rocket_remoting.wire.record import decode_records
+from rocket_remoting.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.wire.topics import TOOLS_CONSUMER_GROUP
 from streamkit.testing.virtual_time import VirtualTime
 
 T = TypeVar("T")

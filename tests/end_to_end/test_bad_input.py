@@ -16,10 +16,10 @@ import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_remoting import RequestCode, TcpTransport
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import GetRouteInfoRequestHeader
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import GetRouteInfoRequestHeader
 from tests.end_to_end.broker_process import PATIENT, running
 from tests.end_to_end.honest_shop import HonestShop
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header

@@ -12,6 +12,10 @@ import pytest
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client import Admin
 from rocket_client.blocking import BlockingClient, EncodedBatch, PullRequest, QueueRange, Request
+from rocket_client.core.outgoing import OutgoingMessages
+from rocket_client.core.pull_answer import PullStatus
+from rocket_client.core.selectors import select_by_hash
+from rocket_client.core.send_result import SendStatus
 from rocket_client.errors import (
     BrokerNotFoundError,
     IllegalMessageError,
@@ -20,17 +24,13 @@ from rocket_client.errors import (
     SendTimeoutError,
     TopicNotFoundError,
 )
-from rocket_client.outgoing import OutgoingMessages
-from rocket_client.pull_answer import PullStatus
-from rocket_client.selectors import select_by_hash
-from rocket_client.send_result import SendStatus
 from rocket_client.settings import ClientSettings, ProducerSettings
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.errors import ConnectError, ResponseError
-from rocket_remoting.message import Message, MessageQueue
-from rocket_remoting.message_id import UniqueIdGenerator
-from rocket_remoting.record import decode_records
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.errors import ConnectError, ResponseError
+from rocket_remoting.wire.message import Message, MessageQueue
+from rocket_remoting.wire.message_id import UniqueIdGenerator
+from rocket_remoting.wire.record import decode_records
 from tests.ports import free_ports
 
 

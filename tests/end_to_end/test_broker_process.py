@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import pytest
 
 from rocket_remoting import TcpTransport
-from rocket_remoting.bodies import TopicRouteData
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.headers import GetRouteInfoRequestHeader
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import TopicRouteData
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.headers import GetRouteInfoRequestHeader
 from tests.end_to_end.broker_process import PATIENT, ServerProcess, running
 from tests.end_to_end.raw_client import RawClient
 from tests.ports import free_ports

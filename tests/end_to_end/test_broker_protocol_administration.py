@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
 from rocket_remoting import MemoryTransport, MessageQueue, TcpTransport
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     ConsumerConnection,
     ConsumeStats,
     ConsumeStatsList,
@@ -36,10 +36,10 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
     ConsumeMessageDirectlyResultRequestHeader,
     CreateTopicRequestHeader,
@@ -63,8 +63,8 @@ from rocket_remoting.headers import (
     ResetOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.record import decode_records
-from rocket_remoting.topics import DELETIONS_TOPIC
+from rocket_remoting.wire.record import decode_records
+from rocket_remoting.wire.topics import DELETIONS_TOPIC
 from tests.end_to_end.raw_client import RawClient, with_broker
 
 Q0 = MessageQueue("orders", "broker-a", 0)

@@ -5,7 +5,7 @@ import threading
 from datetime import timedelta
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.properties_file import entries_of
+from rocket_broker.settings.properties_file import entries_of
 from rocket_client import (
     LocalTransactionState,
     Producer,
@@ -14,8 +14,8 @@ from rocket_client import (
     TransactionProducerSettings,
 )
 from rocket_remoting import Message, MessageExt, TcpTransport
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
 from tests.end_to_end.raw_client import RawClient, send_header
 
 IMPATIENT = {"brokerFastFailureEnable": "true", "waitTimeMillsInSendQueue": "20"}

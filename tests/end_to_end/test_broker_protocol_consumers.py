@@ -8,7 +8,7 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import MemoryTransport, MessageQueue
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     CheckClientRequestBody,
     ConsumeStats,
     GetConsumerListByGroupResponseBody,
@@ -19,8 +19,8 @@ from rocket_remoting.bodies import (
     UnlockBatchRequestBody,
     decode_body,
 )
-from rocket_remoting.codes import RequestCode, ResponseCode, Version
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode, Version
+from rocket_remoting.wire.headers import (
     DeleteTopicRequestHeader,
     GetConsumerListByGroupRequestHeader,
     GetConsumeStatsRequestHeader,
@@ -162,7 +162,7 @@ def test_one_group_with_two_subscriptions_is_warned_about(caplog: pytest.LogCapt
             await other.heartbeat("two", consumers={"g": {"orders": "B"}})
         await other.connection.close()
 
-    with caplog.at_level(logging.WARNING, "rocket_broker.consumer_table"):
+    with caplog.at_level(logging.WARNING, "rocket_broker.clients.consumer_table"):
         with_broker(scene)
     (warning,) = caplog.messages
     assert "one wants {orders: A}, two wants {orders: B}" in warning

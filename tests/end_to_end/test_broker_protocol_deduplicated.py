@@ -8,12 +8,12 @@ import pytest
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client.blocking import BlockingClient, MessageQueue, ProducerSettings, Request
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.deduplication import SEND_DEDUPLICATED, sequence_key, writer_id
-from rocket_remoting.headers import SendDeduplicatedRequestHeader, SendMessageResponseHeader
-from rocket_remoting.message import Message
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED, sequence_key, writer_id
+from rocket_remoting.wire.headers import SendDeduplicatedRequestHeader, SendMessageResponseHeader
+from rocket_remoting.wire.message import Message
 from tests.end_to_end.raw_client import RawClient, with_broker
 
 WRITER = writer_id("query", 3)

@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting.bodies import CheckClientRequestBody, SubscriptionData
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
+from rocket_remoting.wire.bodies import CheckClientRequestBody, SubscriptionData
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
 from tests.end_to_end.raw_client import HELD, RawClient, pull_header, with_broker
 
 SQL = {"expression_type": "SQL92", "subscription": "price > 10"}

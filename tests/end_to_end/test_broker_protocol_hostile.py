@@ -10,9 +10,9 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import RequestCode, TcpTransport
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
 
 CODES = [int(code) for code in RequestCode]

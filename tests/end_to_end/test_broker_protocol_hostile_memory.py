@@ -4,16 +4,18 @@ import asyncio
 
 import pytest
 
-from rocket_broker import consumer_offset_table, heartbeat_limits, held_pulls, queue_locks
+from rocket_broker.clients import heartbeat_limits, queue_locks
+from rocket_broker.clients.heartbeat_limits import MAX_CLIENT_ID, MAX_GROUPS, MAX_SUBSCRIPTIONS
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.filter import consumer_filter_table
 from rocket_broker.filter.sql import MAX_LENGTH
-from rocket_broker.heartbeat_limits import MAX_CLIENT_ID, MAX_GROUPS, MAX_SUBSCRIPTIONS
+from rocket_broker.filter.subscription import MAX_EXPRESSION
 from rocket_broker.processors import relay
 from rocket_broker.processors.relay import MAX_CALLS
-from rocket_broker.subscription import MAX_EXPRESSION
+from rocket_broker.pulling import held_pulls
+from rocket_broker.tables import consumer_offset_table
 from rocket_remoting import TcpTransport
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     CreateTopicListRequestBody,
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -22,17 +24,17 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
     DeleteTopicRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     ResetOffsetRequestHeader,
     UnregisterClientRequestHeader,
 )
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 from tests.end_to_end.raw_client import HELD, RawClient, pull_header, with_broker
 
 BUSY = ResponseCode.SYSTEM_BUSY

@@ -9,32 +9,35 @@ from typing import Any
 
 import pytest
 
-from rocket_broker import consumer_offset_table, heartbeat_limits, held_pulls, new_queues, queue_locks
+from rocket_broker.clients import heartbeat_limits, queue_locks
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.filter import consumer_filter_table
 from rocket_broker.filter.sql import MAX_LENGTH
 from rocket_broker.processors import relay, reply
+from rocket_broker.pulling import held_pulls
+from rocket_broker.tables import consumer_offset_table
 from rocket_broker.transaction import pending
+from rocket_broker.writing import new_queues
 from rocket_remoting import MemoryTransport, Message
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     SubscriptionGroupConfig,
     decode_body,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.sys_flag import TRANSACTION_ROLLBACK
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.sys_flag import TRANSACTION_ROLLBACK
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import COMMITTING, HELD, RawClient, pull_header, send_header
 from tests.end_to_end.transactions import GROUP, begin, end

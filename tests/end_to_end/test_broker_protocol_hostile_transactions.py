@@ -6,11 +6,11 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.store import StoreMessage
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.headers import ResumeCheckHalfMessageRequestHeader
-from rocket_remoting.message_id import create_offset_id, parse_offset_id
-from rocket_remoting.properties import encode_properties
-from rocket_remoting.record import encode_record
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.headers import ResumeCheckHalfMessageRequestHeader
+from rocket_remoting.wire.message_id import create_offset_id, parse_offset_id
+from rocket_remoting.wire.properties import encode_properties
+from rocket_remoting.wire.record import encode_record
 from tests.end_to_end.raw_client import RawClient, Scene
 from tests.end_to_end.raw_client import with_broker as with_any_broker
 from tests.end_to_end.transactions import GROUP, HALF, OP, PUT_ASIDE, begin, end, questions

@@ -8,11 +8,11 @@ import asyncio
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.settings import MAX_QUEUES
-from rocket_remoting.bodies import TopicConfig
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_broker.settings.broker_settings import MAX_QUEUES
+from rocket_remoting.wire.bodies import TopicConfig
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     QueryMessageRequestHeader,

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.message_writer import MAX_KEYS
 from rocket_broker.processors.batches import MAX_MESSAGES, PART_MESSAGES
+from rocket_broker.writing.message_keys import MAX_KEYS
 from rocket_remoting import Message
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import SendMessageResponseHeader
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import SendMessageResponseHeader
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 
 

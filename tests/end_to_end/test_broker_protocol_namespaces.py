@@ -1,8 +1,8 @@
 """Namespaces: ``ns%topic`` and ``ns%group`` are names like others, their retry and dead letter topics included."""
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header, with_broker
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import Message, TcpTransport
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import RecallMessageRequestHeader, SendMessageResponseHeader
-from rocket_remoting.sys_flag import TRANSACTION_ROLLBACK
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import RecallMessageRequestHeader, SendMessageResponseHeader
+from rocket_remoting.wire.sys_flag import TRANSACTION_ROLLBACK
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 from tests.end_to_end.test_broker_protocol_replies import asking
 from tests.end_to_end.transactions import GROUP, HALF, begin, end, questions

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting.bodies import MessageModel
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
+from rocket_remoting.wire.bodies import MessageModel
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.sys_flag import PULL_COMMIT_OFFSET, PULL_SUSPEND
 from tests.end_to_end.raw_client import COMMITTING, HELD, RawClient, pull_header, with_broker
 
 

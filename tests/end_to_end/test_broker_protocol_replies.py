@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     ReplyMessageRequestHeader,
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from rocket_remoting.properties import decode_properties, encode_properties_text
+from rocket_remoting.wire.properties import decode_properties, encode_properties_text
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"

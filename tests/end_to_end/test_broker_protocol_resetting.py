@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_remoting.bodies import (
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.wire.bodies import (
     QueryCorrectionOffsetBody,
     ResetOffsetBody,
     SubscriptionGroupConfig,
     decode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import QueryCorrectionOffsetHeader, ResetOffsetRequestHeader
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import QueryCorrectionOffsetHeader, ResetOffsetRequestHeader
+from rocket_remoting.wire.message import MessageQueue
 from tests.end_to_end.raw_client import COMMITTING, HELD, RawClient, pull_header, with_broker
 
 SERVER_SIDE = {"useServerSideResetOffset": "true"}

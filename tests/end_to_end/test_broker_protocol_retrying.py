@@ -10,10 +10,10 @@ import pytest
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.store.messages import StoreMessage
 from rocket_remoting import MemoryTransport, MessageExt
-from rocket_remoting.bodies import SubscriptionGroupConfig
-from rocket_remoting.codes import RequestCode, ResponseCode, Version
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader
+from rocket_remoting.wire.bodies import SubscriptionGroupConfig
+from rocket_remoting.wire.codes import RequestCode, ResponseCode, Version
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import ConsumerSendMsgBackRequestHeader
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import RawClient, with_broker
 

@@ -6,18 +6,18 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import Message, TcpTransport
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import HeaderEncoding, RemotingCommand
-from rocket_remoting.frame_decoder import FrameDecoder
-from rocket_remoting.headers import (
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import HeaderEncoding, RemotingCommand
+from rocket_remoting.wire.frame_decoder import FrameDecoder
+from rocket_remoting.wire.headers import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from rocket_remoting.message_id import parse_offset_id
-from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from tests.end_to_end.raw_client import RawClient, send_header, with_broker
 
 

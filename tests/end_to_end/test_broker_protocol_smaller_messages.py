@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import MemoryTransport
-from rocket_remoting.codes import ResponseCode
+from rocket_remoting.wire.codes import ResponseCode
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import RawClient
 from tests.end_to_end.transactions import GROUP, begin, end, questions

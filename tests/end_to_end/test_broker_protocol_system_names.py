@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.system_names import INTERNAL_TOPICS, PREDEFINED_GROUPS, REPORT_TOPICS, SHARED_TOPICS
+from rocket_broker.tables.system_names import INTERNAL_TOPICS, PREDEFINED_GROUPS, REPORT_TOPICS, SHARED_TOPICS
 from rocket_remoting import Message, TcpTransport
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.bodies import (
     CreateTopicListRequestBody,
     LockBatchRequestBody,
     SubscriptionGroupConfig,
@@ -19,17 +19,17 @@ from rocket_remoting.bodies import (
     TopicConfig,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
     ResetOffsetRequestHeader,
 )
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.topics import TOPICS_CLOSED_TO_CLIENTS
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.topics import TOPICS_CLOSED_TO_CLIENTS
 from tests.end_to_end.broker_process import running
 from tests.end_to_end.raw_client import COMMITTING, RawClient, send_header, with_broker
 from tests.end_to_end.test_broker_process import store_with

@@ -8,11 +8,11 @@ import pytest
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.transaction.check_service import LOOKED_AT_ONCE, TransactionCheckService
 from rocket_remoting import MemoryTransport, TcpTransport
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import ResumeCheckHalfMessageRequestHeader
-from rocket_remoting.message_id import create_offset_id
-from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import ResumeCheckHalfMessageRequestHeader
+from rocket_remoting.wire.message_id import create_offset_id
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_NOT, TRANSACTION_ROLLBACK
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import RawClient, Scene
 from tests.end_to_end.raw_client import with_broker as with_any_broker

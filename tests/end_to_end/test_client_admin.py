@@ -8,7 +8,7 @@ import pytest
 
 from rocket_client import Admin, NoBrokerError, TopicNotFoundError
 from rocket_remoting import Message, MessageQueue, RequestCode, ResponseCode, ResponseError
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     Body,
     ConsumeMessageDirectlyResult,
     ConsumeMessageResult,
@@ -17,8 +17,8 @@ from rocket_remoting.bodies import (
     SubscriptionGroupConfig,
     decode_body,
 )
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocket_client import GroupInUseError, MessageModel, PushConsumer
-from rocket_remoting.bodies import ResetOffsetBody, decode_body
+from rocket_remoting.wire.bodies import ResetOffsetBody, decode_body
 from tests.end_to_end.client_stage import ClientStage, Heard, orders_of, play
 
 

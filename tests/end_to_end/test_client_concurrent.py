@@ -10,7 +10,7 @@ import pytest
 
 from rocket_client import ConsumeContext, ConsumeFromWhere, Reject, RetryLater, Success
 from rocket_remoting import Message, MessageExt, MessageQueue
-from rocket_remoting.java_hash import java_hash
+from rocket_remoting.wire.java_hash import java_hash
 from tests.end_to_end.client_stage import PATIENCE, ClientStage, Heard, play, until
 
 # F2: the pauses before the 16 redeliveries.

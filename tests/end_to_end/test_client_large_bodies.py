@@ -8,9 +8,9 @@ import pytest
 
 from rocket_client import ConsumeContext, MessageModel, RetryLater, UnreadableBodyError
 from rocket_remoting import Message, MessageExt, MessageQueue
-from rocket_remoting.bodies import ConsumeMessageResult
-from rocket_remoting.compression import compress
-from rocket_remoting.sys_flag import COMPRESSED
+from rocket_remoting.wire.bodies import ConsumeMessageResult
+from rocket_remoting.wire.compression import compress
+from rocket_remoting.wire.sys_flag import COMPRESSED
 from tests.end_to_end.client_stage import ClientStage, Heard, play, until
 from tests.traced_memory import memory_below
 

@@ -13,7 +13,7 @@ from rocket_client import (
     TransactionProducerSettings,
 )
 from rocket_remoting import Message, MessageExt, MessageQueue
-from rocket_remoting.bodies import ConsumeMessageResult, ResetOffsetBody, decode_body
+from rocket_remoting.wire.bodies import ConsumeMessageResult, ResetOffsetBody, decode_body
 from tests.end_to_end.client_stage import ClientStage, Heard, play, until
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

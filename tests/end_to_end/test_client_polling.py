@@ -12,7 +12,7 @@ from rocket_client import (
     QueueNotAssignedError,
 )
 from rocket_remoting import Message, MessageExt, MessageQueue
-from rocket_remoting.topics import dlq_topic, retry_topic
+from rocket_remoting.wire.topics import dlq_topic, retry_topic
 from tests.end_to_end.client_stage import ClientStage, play, until
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

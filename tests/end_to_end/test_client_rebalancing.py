@@ -380,7 +380,9 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
             await asyncio.sleep(60)
 
     play(scene)
-    told = [record.getMessage() for record in caplog.records if record.name == "rocket_client.pulling"]
+    told = [
+        record.getMessage() for record in caplog.records if record.name == "rocket_client.consuming.pulling"
+    ]
     assert len(told) == len(set(told)) <= 3
     assert "of orders at broker-a at 0 failed" in told[0]
     assert told[-1] == "group kitchen: pulls reach broker-a again"

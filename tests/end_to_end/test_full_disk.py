@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from rocket_remoting import MessageExt, TcpTransport
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.headers import SendMessageResponseHeader
-from rocket_remoting.sys_flag import TRANSACTION_ROLLBACK
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.headers import SendMessageResponseHeader
+from rocket_remoting.wire.sys_flag import TRANSACTION_ROLLBACK
 from streamkit import StreamApplication
 from streamkit.errors import MessageHandlingError
 from tests.end_to_end.broker_process import PATIENT, ServerProcess, running

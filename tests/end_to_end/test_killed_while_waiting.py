@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from rocket_remoting import TcpTransport
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.headers import SendMessageResponseHeader
-from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.headers import SendMessageResponseHeader
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.end_to_end.broker_process import ServerProcess, running
 from tests.end_to_end.raw_client import HELD, RawClient
 from tests.end_to_end.test_broker_process import store_with

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import MemoryTransport
-from rocket_remoting.bodies import KVTable, TopicRouteData
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.headers import (
+from rocket_remoting.wire.bodies import KVTable, TopicRouteData
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.headers import (
     DeleteKVConfigRequestHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,

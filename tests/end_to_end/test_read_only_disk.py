@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocket_remoting import TcpTransport
-from rocket_remoting.codes import ResponseCode
+from rocket_remoting.wire.codes import ResponseCode
 from tests.end_to_end.broker_process import running
 from tests.end_to_end.raw_client import RawClient
 

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from rocket_broker.properties_file import entries_of
-from rocket_broker.schedule.timer_settings import SLOTS
-from rocket_broker.settings import SMALL_STORE, BrokerSettings
+from rocket_broker.inspection.store_cli import store as command
+from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
+from rocket_broker.settings.timer_settings import SLOTS
 from rocket_broker.store import MessageStore, StoreMessage, StoreSettings
 from rocket_broker.store.layout import StoreLayout
 from rocket_broker.store.log_scan import Damage, read_log
-from rocket_broker.store_cli import store as command
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import TopicConfig
+from rocket_broker.tables.topic_table import TopicTable
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.properties import encode_properties
-from rocket_remoting.record import decode_record
-from rocket_remoting.topics import DELETIONS_TOPIC
+from rocket_remoting.wire.bodies import TopicConfig
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.properties import encode_properties
+from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.topics import DELETIONS_TOPIC
 from tests.store.disk import delete_old
 
 LOG_FILE_SIZE = 64 * 1024

@@ -3,16 +3,16 @@
 from typing import Any
 
 from rocket_remoting import MessageExt
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CheckTransactionStateRequestHeader,
     EndTransactionRequestHeader,
     SendMessageResponseHeader,
 )
-from rocket_remoting.message_id import parse_offset_id
-from rocket_remoting.record import decode_record
-from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from tests.end_to_end.raw_client import RawClient
 
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"

@@ -11,8 +11,8 @@ from typing import Any
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import Message, MessageQueue, TcpTransport
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.bodies import (
     ConsumeStats,
     GroupList,
     LockBatchRequestBody,
@@ -23,10 +23,10 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     GetConsumerListByGroupRequestHeader,
     GetConsumeStatsRequestHeader,
     GetMaxOffsetRequestHeader,
@@ -40,7 +40,7 @@ from rocket_remoting.headers import (
     SearchOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.properties import decode_properties
+from rocket_remoting.wire.properties import decode_properties
 from tests.end_to_end.raw_client import RawClient, pull_header, send_header
 from tests.peer.apache import ApacheBroker
 from tests.peer.stage import DELAY_LEVELS

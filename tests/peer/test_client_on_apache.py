@@ -26,8 +26,8 @@ from rocket_client import (
     select_by_hash,
 )
 from rocket_remoting import Message, MessageExt, MessageQueue, RequestCode, ResponseError, TcpTransport
-from rocket_remoting.bodies import ConsumerRunningInfo, decode_body
-from rocket_remoting.headers import GetConsumerRunningInfoRequestHeader
+from rocket_remoting.wire.bodies import ConsumerRunningInfo, decode_body
+from rocket_remoting.wire.headers import GetConsumerRunningInfoRequestHeader
 from tests.end_to_end.client_stage import Heard, until
 from tests.peer.apache import ApacheBroker
 from tests.peer.stage import ANSWER_TIMEOUT, LATEST, SEND_TIMEOUT

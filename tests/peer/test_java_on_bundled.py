@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.pytest_plugin import RocketBroker, RocketBrokerFactory
-from rocket_broker.settings import SMALL_STORE
+from rocket_broker.settings.broker_settings import SMALL_STORE
 from rocket_broker.threaded_broker import ThreadedBroker
 from tests.end_to_end.broker_process import PATIENT, running
 from tests.peer.artifacts import VERSIONS

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from rocket_broker.threaded_broker import ThreadedBroker
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.frame_decoder import FrameDecoder
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.frame_decoder import FrameDecoder
 from tests.end_to_end.raw_client import send_header
 from tests.peer.java_client import JavaClient
 from tests.peer.stage import Stage

@@ -13,9 +13,9 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import TcpTransport
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
 from tests.end_to_end.raw_client import RawClient, send_header
 from tests.peer.conftest import Peers
 

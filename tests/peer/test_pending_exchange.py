@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.settings import SMALL_STORE
+from rocket_broker.settings.broker_settings import SMALL_STORE
 from rocket_remoting import MessageExt, TcpTransport
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import SendMessageResponseHeader
-from rocket_remoting.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import SendMessageResponseHeader
+from rocket_remoting.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.end_to_end.broker_process import PATIENT, running
 from tests.end_to_end.raw_client import RawClient
 from tests.end_to_end.transactions import GROUP, OP, Question, begin, end

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_remoting import TcpTransport
-from rocket_remoting.bodies import CheckClientRequestBody, SubscriptionData
-from rocket_remoting.codes import RequestCode as Code
+from rocket_remoting.wire.bodies import CheckClientRequestBody, SubscriptionData
+from rocket_remoting.wire.codes import RequestCode as Code
 from tests.end_to_end.raw_client import RawClient
 from tests.peer.apache import ApacheBroker
 

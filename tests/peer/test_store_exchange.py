@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rocket_broker.inspection.store_cli import store as store_command
 from rocket_broker.store import (
     GetStatus,
     MessageStore,
@@ -25,13 +26,12 @@ from rocket_broker.store import (
     StoreMessage,
     StoreSettings,
 )
-from rocket_broker.store_cli import store as store_command
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.message import MessageExt
-from rocket_remoting.properties import encode_properties
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.properties import encode_properties
+from rocket_remoting.wire.record import decode_record
 from tests.peer.apache import BROKER_CONF, ApacheBroker
 from tests.peer.artifacts import VERSIONS
 from tests.peer.conftest import Peers, of_version

@@ -13,7 +13,7 @@ from rocket_client.allocation import (
     averagely,
     averagely_by_circle,
 )
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 
 
 def _queues(counts: list[int]) -> list[MessageQueue]:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocket_client.faults import LATENCY_MAX_MS, NOT_AVAILABLE_MS, FaultTable, not_available_ms
+from rocket_client.core.faults import LATENCY_MAX_MS, NOT_AVAILABLE_MS, FaultTable, not_available_ms
 
 latencies = st.floats(0, 1e6, allow_nan=False)
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from rocket_client import ClientSettings, Namespace, ProducerSettings
 from rocket_client.blocking import BlockingClient
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.topics import SYSTEM_TOPICS, dlq_topic, retry_topic
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.topics import SYSTEM_TOPICS, dlq_topic, retry_topic
 
 WORDS = st.text("abcXYZ019_-", min_size=1, max_size=8)
 SPACES = WORDS.map(Namespace)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rocket_client import LitePullConsumerSettings, UnreadableBodyError
-from rocket_client.consume_polled import PolledConsumption
-from rocket_client.offsets import LocalOffsets
-from rocket_client.process_queue import ProcessQueue
-from rocket_client.pull_gate import PullGate
-from rocket_client.unpacked_bodies import UnpackedBodies
-from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_client.consuming.consume_polled import PolledConsumption
+from rocket_client.consuming.offsets import LocalOffsets
+from rocket_client.core.process_queue import ProcessQueue
+from rocket_client.core.pull_gate import PullGate
+from rocket_client.core.unpacked_bodies import UnpackedBodies
+from rocket_remoting.wire.message import MessageExt, MessageQueue
 
 THRESHOLD, BATCH = 6, 2
 NUMBERS = st.integers(0, 2)

@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
-from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_remoting.wire.message import MessageExt, MessageQueue
 
 
 class ProcessQueueMachine(RuleBasedStateMachine):

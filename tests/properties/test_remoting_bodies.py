@@ -5,11 +5,16 @@ import string
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocket_remoting import fastjson
-from rocket_remoting.bodies import ConsumerOffsetSerializeWrapper, TopicStatsTable, decode_body, encode_body
-from rocket_remoting.bodies.administration import TopicOffset
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire import fastjson
+from rocket_remoting.wire.bodies import (
+    ConsumerOffsetSerializeWrapper,
+    TopicStatsTable,
+    decode_body,
+    encode_body,
+)
+from rocket_remoting.wire.bodies.administration import TopicOffset
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import MessageQueue
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 number = st.integers(-(2**63), 2**63 - 1)

@@ -5,9 +5,9 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocket_remoting.command import HeaderEncoding, RemotingCommand
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.frame_decoder import FrameDecoder
+from rocket_remoting.wire.command import HeaderEncoding, RemotingCommand
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.frame_decoder import FrameDecoder
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 short = st.integers(-(2**15), 2**15 - 1)

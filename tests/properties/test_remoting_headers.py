@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import rocket_remoting.headers
-from rocket_remoting.command import HeaderEncoding, RemotingCommand
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.ext_fields import Header, Int, Long, read_json, to_fields
-from rocket_remoting.frame_decoder import FrameDecoder
+import rocket_remoting.wire.headers
+from rocket_remoting.wire.command import HeaderEncoding, RemotingCommand
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.ext_fields import Header, Int, Long, read_json, to_fields
+from rocket_remoting.wire.frame_decoder import FrameDecoder
 
 HEADERS = [
     type_
-    for type_ in (getattr(rocket_remoting.headers, name) for name in rocket_remoting.headers.__all__)
+    for type_ in (
+        getattr(rocket_remoting.wire.headers, name) for name in rocket_remoting.wire.headers.__all__
+    )
     if isinstance(type_, type) and issubclass(type_, Header)
 ]
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -5,15 +5,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocket_remoting.batch import decode_batch, encode_batch
-from rocket_remoting.compression import CompressionType, compress, decompress
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.message import Message
-from rocket_remoting.message_id import create_offset_id, parse_offset_id, unpack_ip
-from rocket_remoting.properties import decode_properties, encode_properties
-from rocket_remoting.record import decode_records, encode_record, peek_record, record_check, record_size
-from rocket_remoting.sys_flag import COMPRESSED
+from rocket_remoting.wire.batch import decode_batch, encode_batch
+from rocket_remoting.wire.compression import CompressionType, compress, decompress
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.message import Message
+from rocket_remoting.wire.message_id import create_offset_id, parse_offset_id, unpack_ip
+from rocket_remoting.wire.properties import decode_properties, encode_properties
+from rocket_remoting.wire.record import decode_records, encode_record, peek_record, record_check, record_size
+from rocket_remoting.wire.sys_flag import COMPRESSED
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocket_broker.errors import BrokerError
-from rocket_broker.properties_file import parse_properties, rewritten
+from rocket_broker.settings.properties_file import parse_properties, rewritten
 
 LINES = st.sampled_from(
     ["a=1", "b = 2", "c:3", "# a=1", "! no", "", "  ", "d", "e=\\", "a\\u0062=4", "\\", "x\\=y=1", "=", "ä=ö"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rocket_broker.store import FlushDiskType, GetStatus, MessageStore, PutStatus
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.record import decode_record
-from rocket_remoting.sys_flag import TRANSACTION_PREPARED
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.sys_flag import TRANSACTION_PREPARED
 from tests.store.disk import Disk, FakeClock, delete_old, message
 from tests.store.faulty_file_system import FaultyFileSystem
 

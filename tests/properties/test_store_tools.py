@@ -22,8 +22,8 @@ from rocket_broker.store.layout import StoreLayout
 from rocket_broker.store.repair import RepairPlan, plan_repair, repair
 from rocket_broker.store.survey import Survey
 from rocket_broker.store.surveyor import survey
-from rocket_remoting.record import decode_record
-from rocket_remoting.topics import is_system_topic
+from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.topics import is_system_topic
 from tests.store.disk import Disk, FakeClock, delete_old, message
 from tests.store.faulty_file_system import FaultyFileSystem
 

@@ -11,10 +11,10 @@ from rocket_client import Admin
 from rocket_client.blocking import BlockingClient, MessageQueue, ProducerSettings, QueueRange
 from rocket_client.blocking.pipeline import Request
 from rocket_client.settings import ClientSettings
-from rocket_remoting.bodies import KVTable, decode_body
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.message import Message, MessageExt
-from rocket_remoting.record import decode_records
+from rocket_remoting.wire.bodies import KVTable, decode_body
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.message import Message, MessageExt
+from rocket_remoting.wire.record import decode_records
 from tests.end_to_end.broker_process import running
 from tests.peer.stage import ANSWER_TIMEOUT
 from tests.ports import free_ports

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rocket_remoting.message import Message, MessageExt
+from rocket_remoting.wire.message import Message, MessageExt
 from tests.spark.stand import Stand
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from rocket_client import LocalTransactionState, TransactionProducer, TransactionProducerSettings
 from rocket_client.blocking.pipeline import Request
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.message import Message
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.message import Message
 from tests.end_to_end.broker_process import PATIENT, running
 from tests.ports import free_ports
 from tests.spark.reading import Reading

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rocket_client.blocking import MessageQueue
-from rocket_remoting.message import MessageExt
+from rocket_remoting.wire.message import MessageExt
 from tests.spark.stand import Stand
 
 if TYPE_CHECKING:

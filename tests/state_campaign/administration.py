@@ -4,15 +4,15 @@ import asyncio
 
 from hypothesis import strategies as st
 
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     DataVersion,
     RegisterBrokerBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.headers import (
     DeleteKVConfigRequestHeader,
     GetKVConfigRequestHeader,
     GetKVConfigResponseHeader,

@@ -12,10 +12,10 @@ from hypothesis import reject
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.ext_fields import Header
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.ext_fields import Header
 from tests.state_campaign.broken import Broken
 from tests.state_campaign.model import Model
 from tests.state_campaign.stage import CLIENTS, RESERVED_SECONDS, ClientLeft, Stage

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     GetConsumerConnectionListRequestHeader,
     GetConsumerListByGroupRequestHeader,
     GetConsumerStatusRequestHeader,

@@ -13,7 +13,7 @@ LEVELS = {
     "rocket_remoting": logging.DEBUG,  # an answer without a request is a debug record
     "asyncio": logging.WARNING,
 }
-WATCHDOG = "rocket_broker.watchdog"
+WATCHDOG = "rocket_broker.loop.watchdog"
 SECOND_ANSWER = "an answer to no request of ours"
 _STEP = re.compile(r"waited for (?P<milliseconds>\d+) ms while (?P<step>.*)")
 _ADDRESS = re.compile(r" of [0-9.]+:[0-9]+ was handled, a request")

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -16,13 +16,13 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     UnregisterClientRequestHeader,
 )
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 from tests.state_campaign.conversation import (
     BROKER,
     OK,

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from rocket_broker.store.message_store import MessageStore
 from rocket_broker.store.messages import GetStatus
-from rocket_remoting.bodies import TopicConfig
-from rocket_remoting.message import MessageExt
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.bodies import TopicConfig
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.record import decode_record
 from tests.state_campaign.broken import Broken
 
 __all__ = ["Expected", "Half", "Model", "Sent"]

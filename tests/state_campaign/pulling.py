@@ -4,10 +4,10 @@ import asyncio
 
 from hypothesis import strategies as st
 
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode as Answer
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode as Answer
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     CloneGroupOffsetRequestHeader,
     PullMessageResponseHeader,
     QueryConsumerOffsetRequestHeader,
@@ -17,9 +17,9 @@ from rocket_remoting.headers import (
     UpdateConsumerOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.message_id import parse_offset_id
-from rocket_remoting.record import decode_records
-from rocket_remoting.sys_flag import (
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.record import decode_records
+from rocket_remoting.wire.sys_flag import (
     PULL_COMMIT_OFFSET,
     PULL_SUBSCRIPTION,
     PULL_SUSPEND,

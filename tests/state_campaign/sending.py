@@ -5,16 +5,16 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.bodies import (
     CreateTopicListRequestBody,
     SubscriptionGroupConfig,
     TopicConfig,
     encode_body,
 )
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     ConsumerSendMsgBackRequestHeader,
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
@@ -23,9 +23,9 @@ from rocket_remoting.headers import (
     RecallMessageRequestHeader,
     SendMessageResponseHeader,
 )
-from rocket_remoting.message import Message
-from rocket_remoting.message_id import parse_offset_id
-from rocket_remoting.sys_flag import (
+from rocket_remoting.wire.message import Message
+from rocket_remoting.wire.message_id import parse_offset_id
+from rocket_remoting.wire.sys_flag import (
     TRANSACTION_COMMIT,
     TRANSACTION_NOT,
     TRANSACTION_PREPARED,

@@ -15,16 +15,16 @@ from weakref import WeakSet
 from click.testing import CliRunner
 
 from rocket_broker.embedded import EmbeddedBroker
+from rocket_broker.inspection.store_cli import store as store_command
 from rocket_broker.processors.batches import load_columns
-from rocket_broker.settings import SMALL_STORE
+from rocket_broker.settings.broker_settings import SMALL_STORE
 from rocket_broker.store.message_store import MessageStore
-from rocket_broker.store_cli import store as store_command
 from rocket_remoting import MemoryTransport
-from rocket_remoting.bodies import Body
-from rocket_remoting.codes import ResponseCode, request_name
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.ext_fields import Header
+from rocket_remoting.wire.bodies import Body
+from rocket_remoting.wire.codes import ResponseCode, request_name
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.ext_fields import Header
 from streamkit.testing.virtual_time import VirtualTime
 from tests.end_to_end.raw_client import RawClient
 from tests.state_campaign.broken import Broken

@@ -10,8 +10,8 @@ from typing import Any
 
 from rocket_broker.store import GetStatus, MessageStore, StoreMessage, StoreSettings
 from rocket_broker.store.files import FileSystem, OsFileSystem
-from rocket_remoting.properties import encode_properties
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.properties import encode_properties
+from rocket_remoting.wire.record import decode_record
 from tests.store.faulty_file_system import FaultyFileSystem
 
 LOG_FILE_SIZE = 16 * 1024

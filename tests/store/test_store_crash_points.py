@@ -13,11 +13,11 @@ from typing import TypeVar
 
 import pytest
 
-from rocket_broker.batch_columns import FEWEST, read_columns
-from rocket_broker.message_writer import BatchHead
 from rocket_broker.store import FlushDiskType, MessageStore, PutStatus
-from rocket_remoting.batch import encode_batch
-from rocket_remoting.message import Message
+from rocket_broker.writing.batch_columns import FEWEST, read_columns
+from rocket_broker.writing.batch_head import BatchHead
+from rocket_remoting.wire.batch import encode_batch
+from rocket_remoting.wire.message import Message
 from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import Disk, FakeClock, bodies, delete_old, message, stop
 from tests.store.faulty_file_system import FaultyFileSystem

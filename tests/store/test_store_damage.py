@@ -4,7 +4,7 @@ import pytest
 
 from rocket_broker.store import GetStatus
 from rocket_broker.store.files import PAGE_SIZE
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.record import decode_record
 from tests.store.disk import (
     ENTRIES_PER_FILE,
     FOREVER,

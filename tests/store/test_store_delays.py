@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.message_writer import MessageWriter
-from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.schedule.delay_service import DelayService
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.store import MessageStore
-from rocket_remoting.topics import SCHEDULE_TOPIC
+from rocket_broker.writing.message_writer import MessageWriter
+from rocket_remoting.wire.topics import SCHEDULE_TOPIC
 from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import Disk, bodies, expire, message
 from tests.store.faulty_file_system import FaultyFileSystem

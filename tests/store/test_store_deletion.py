@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from rocket_broker.store.deletion import deletion_message
-from rocket_remoting.topics import DELETIONS_TOPIC
+from rocket_remoting.wire.topics import DELETIONS_TOPIC
 from tests.store.disk import (
     Disk,
     FakeClock,

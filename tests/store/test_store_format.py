@@ -10,7 +10,7 @@ import pytest
 
 from rocket_broker.store.consume_queue import ConsumeQueue
 from rocket_broker.store.mapped_file import OpenMaps
-from rocket_remoting.sys_flag import TRANSACTION_PREPARED
+from rocket_remoting.wire.sys_flag import TRANSACTION_PREPARED
 from tests.store.disk import LOG_FILE_SIZE, SMALL, Disk, message, stop
 
 

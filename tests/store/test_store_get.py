@@ -3,8 +3,8 @@
 import pytest
 
 from rocket_broker.store import GetStatus, MessageStore
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.record import decode_record
 from tests.store.disk import ENTRIES_PER_FILE, LOG_FILE_SIZE, Disk, delete_old, message
 
 ALL = 1_000_000

@@ -3,7 +3,7 @@
 import pytest
 
 from rocket_broker.store import FileSizeMismatch, MessageStore
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.record import decode_record
 from tests.store.disk import SMALL, Disk, delete_old, log_file, message, overwrite, put, stop
 
 FOREVER = 2**62

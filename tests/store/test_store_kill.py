@@ -9,7 +9,7 @@ import pytest
 
 from rocket_broker.store import MessageStore, StoreSettings
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.record import decode_record
 from tests.store.disk import bodies, stop
 
 STORES = """

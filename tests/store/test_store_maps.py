@@ -12,7 +12,7 @@ from rocket_broker.store.errors import StoreError
 from rocket_broker.store.files import OsFileSystem
 from rocket_broker.store.mapped_file import MappedFile, OpenMaps
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.record import decode_record
+from rocket_remoting.wire.record import decode_record
 from tests.store.disk import SMALL, Disk, FakeClock, bodies, message, stop
 
 

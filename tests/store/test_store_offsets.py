@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
 from rocket_broker.store import FlushDiskType
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
 from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import Disk, bodies, message
 from tests.store.faulty_file_system import FaultyFileSystem

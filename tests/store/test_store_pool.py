@@ -10,7 +10,7 @@ import pytest
 
 from rocket_broker.store import FlushDiskType, MessageStore, PutStatus
 from rocket_broker.store.files import FileSystem, OsFileSystem
-from rocket_remoting.topics import DELETIONS_TOPIC
+from rocket_remoting.wire.topics import DELETIONS_TOPIC
 from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import (
     LOG_FILE_SIZE,

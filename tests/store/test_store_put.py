@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from rocket_broker.store import PutResult, PutStatus
-from rocket_remoting.record import BLANK_MAGIC, MAGIC_V1, decode_record, peek_record, read_size_and_magic
-from rocket_remoting.sys_flag import (
+from rocket_remoting.wire.record import BLANK_MAGIC, MAGIC_V1, decode_record, peek_record, read_size_and_magic
+from rocket_remoting.wire.sys_flag import (
     BORN_HOST_V6,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,

@@ -7,10 +7,10 @@ import pytest
 
 from rocket_broker.store import FileSizeMismatch, StoreCorrupt, StoreLocked
 from rocket_broker.store.files import PAGE_SIZE, OsFileSystem
-from rocket_remoting.java_hash import java_hash
-from rocket_remoting.record import decode_record
-from rocket_remoting.sys_flag import TRANSACTION_PREPARED
-from rocket_remoting.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
+from rocket_remoting.wire.java_hash import java_hash
+from rocket_remoting.wire.record import decode_record
+from rocket_remoting.wire.sys_flag import TRANSACTION_PREPARED
+from rocket_remoting.wire.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
 from tests.store.disk import (
     ENTRIES_PER_FILE,
     FOREVER,

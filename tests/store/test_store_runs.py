@@ -10,13 +10,14 @@ from random import Random
 
 import pytest
 
-from rocket_broker.batch_columns import FEWEST, read_columns
-from rocket_broker.message_writer import BatchHead, MessageWriter
-from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.store import MessageStore, PutStatus
-from rocket_remoting.batch import decode_batch
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import Host
+from rocket_broker.writing.batch_columns import FEWEST, read_columns
+from rocket_broker.writing.batch_head import BatchHead
+from rocket_broker.writing.message_writer import MessageWriter
+from rocket_remoting.wire.batch import decode_batch
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import Host
 from tests.store.disk import ENTRIES_PER_FILE, LOG_FILE_SIZE, SMALL, Disk, FakeClock, bodies, overwrite, stop
 from tests.store.faulty_file_system import FaultyFileSystem
 
@@ -300,7 +301,7 @@ def test_without_numpy_there_are_no_columns(script: str) -> None:
     script += (
         "from rocket_broker.processors.batches import BatchPart\n"
         "from rocket_remoting import Message\n"
-        "from rocket_remoting.batch import encode_batch\n"
+        "from rocket_remoting.wire.batch import encode_batch\n"
         "data = encode_batch([Message('orders', bytes(100))] * 100)\n"
         "print(BatchPart(data, by_columns=True).columns)"
     )

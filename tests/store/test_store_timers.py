@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rocket_broker.message_writer import MessageWriter
-from rocket_broker.schedule.delay_levels import DelayLevels
 from rocket_broker.schedule.timer_checkpoint import TimerCheckpoint
 from rocket_broker.schedule.timer_service import TimerService
-from rocket_broker.schedule.timer_settings import TimerSettings
+from rocket_broker.settings.delay_levels import DelayLevels
+from rocket_broker.settings.timer_settings import TimerSettings
 from rocket_broker.store import MessageStore, PutStatus, StoreCorrupt
 from rocket_broker.store.files import OsFileSystem
-from rocket_remoting.topics import TIMER_TOPIC
+from rocket_broker.writing.message_writer import MessageWriter
+from rocket_remoting.wire.topics import TIMER_TOPIC
 from streamkit.testing.virtual_time import VirtualTime
 from tests.store.disk import Disk, bodies, expire, message
 from tests.store.faulty_file_system import FaultyFileSystem

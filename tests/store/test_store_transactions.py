@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
-from rocket_broker.message_writer import MessageWriter
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.schedule.delay_levels import DelayLevels
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.delay_levels import DelayLevels
 from rocket_broker.store import MessageStore, PutStatus, StoreMessage
-from rocket_broker.topic_table import TopicTable
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.check_service import TransactionCheckService
 from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_remoting.message import MessageExt
-from rocket_remoting.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from rocket_broker.writing.message_writer import MessageWriter
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.topics import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from tests.store.disk import LOG_FILE_SIZE, Disk, FakeClock, bodies, delete_old, log_file, message, overwrite
 from tests.store.faulty_file_system import FaultyFileSystem
 

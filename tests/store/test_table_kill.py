@@ -8,7 +8,7 @@ from pathlib import Path
 KILLED_AT_EACH_STEP = """
 import os, sys
 from pathlib import Path
-from rocket_broker.table_file import TableFile
+from rocket_broker.files.table_file import TableFile
 
 def killed_at(step):
     # A child that dies right before its so-many-th access to a file, and writes a table until then.

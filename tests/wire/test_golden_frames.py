@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rocket_remoting.batch import decode_batch
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.batch import decode_batch
+from rocket_remoting.wire.bodies import (
     Body,
     ClusterInfo,
     ConsumeStats,
@@ -24,10 +24,10 @@ from rocket_remoting.bodies import (
     encode_body,
     read_registration,
 )
-from rocket_remoting.command import HeaderEncoding, RemotingCommand
-from rocket_remoting.ext_fields import Header, to_fields
-from rocket_remoting.frame_decoder import FrameDecoder
-from rocket_remoting.headers import (
+from rocket_remoting.wire.command import HeaderEncoding, RemotingCommand
+from rocket_remoting.wire.ext_fields import Header, to_fields
+from rocket_remoting.wire.frame_decoder import FrameDecoder
+from rocket_remoting.wire.headers import (
     ConsumerSendMsgBackRequestHeader,
     CreateTopicRequestHeader,
     GetConsumerListByGroupRequestHeader,
@@ -56,9 +56,9 @@ from rocket_remoting.headers import (
     UpdateConsumerOffsetRequestHeader,
     ViewMessageRequestHeader,
 )
-from rocket_remoting.message import MessageExt
-from rocket_remoting.record import decode_records, encode_record, peek_record
-from rocket_remoting.sys_flag import COMPRESSED
+from rocket_remoting.wire.message import MessageExt
+from rocket_remoting.wire.record import decode_records, encode_record, peek_record
+from rocket_remoting.wire.sys_flag import COMPRESSED
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 

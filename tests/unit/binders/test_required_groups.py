@@ -7,8 +7,8 @@ import pytest
 
 from binders.inmemory.destination import Destination
 from binders.rocket.groups import keep_for
-from rocket_remoting.errors import ResponseError
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.errors import ResponseError
+from rocket_remoting.wire.message import MessageQueue
 
 QUEUES = [MessageQueue("orders", "a", number) for number in range(2)]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binders.inmemory.headers import travelled
 from binders.rocket.headers import from_message, to_properties
 from rocket_remoting import MessageExt
-from rocket_remoting.properties import decode_properties, encode_properties
+from rocket_remoting.wire.properties import decode_properties, encode_properties
 from streamkit.messaging import headers as portable
 from streamkit.messaging.headers import MessageHeaders
 

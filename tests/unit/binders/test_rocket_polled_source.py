@@ -9,7 +9,7 @@ import pytest
 from binders.rocket.polled import RocketPolledSource
 from rocket_client import Admin, ClientSettings, LitePullConsumer, LitePullConsumerSettings
 from rocket_remoting import MessageQueue, ResponseError
-from rocket_remoting.topics import retry_topic
+from rocket_remoting.wire.topics import retry_topic
 from streamkit import Message, Requeue
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties

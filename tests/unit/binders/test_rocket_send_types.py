@@ -7,7 +7,7 @@ import pytest
 
 from binders.rocket.producer import ASYNC_WINDOW
 from rocket_client import Admin, ClientSettings
-from rocket_remoting.sys_flag import PERM_READ
+from rocket_remoting.wire.sys_flag import PERM_READ
 from streamkit import Message
 from streamkit.application import StreamApplication
 from streamkit.errors import BinderError, MessageDeliveryError

@@ -22,16 +22,16 @@ from pyspark_rocketmq.starting import Position
 from pyspark_rocketmq.stream_reader import RocketMQStreamReader
 from rocket_broker.threaded_broker import ThreadedBroker
 from rocket_client.blocking import MessageQueue
-from rocket_remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     GetMaxOffsetResponseHeader,
     GetMinOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
+from rocket_remoting.wire.sys_flag import PERM_READ, PERM_WRITE
 from tests.spark.stand import BUNDLED, Stand
 from tests.unit.rocket_client.test_blocking_connection import ServerThread
 

@@ -1,4 +1,4 @@
-"""The vectorised decoder gives what the decoder of `rocket_remoting.record` gives."""
+"""The vectorised decoder gives what the decoder of `rocket_remoting.wire.record` gives."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,10 +18,10 @@ from pyspark_rocketmq import decode
 from pyspark_rocketmq.decode import Decoder
 from pyspark_rocketmq.errors import UnreadableBodyError
 from pyspark_rocketmq.schema import COLUMNS, KAFKA_COLUMNS
-from rocket_remoting.compression import CompressionType, compress
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.record import encode_record
-from rocket_remoting.sys_flag import COMPRESSED
+from rocket_remoting.wire.compression import CompressionType, compress
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.record import encode_record
+from rocket_remoting.wire.sys_flag import COMPRESSED
 from tests.traced_memory import memory_below
 
 EVERYTHING = StructType([StructField(name, kind) for name, kind in {**COLUMNS, **KAFKA_COLUMNS}.items()])

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from pyspark_rocketmq.encode import blocks, encode, own_properties, sequence_keys, with_keys
 from pyspark_rocketmq.errors import UnsendableError
-from rocket_remoting.batch import decode_batch
-from rocket_remoting.deduplication import sequence_key, writer_id
-from rocket_remoting.properties import RESERVED_PROPERTIES, decode_properties
+from rocket_remoting.wire.batch import decode_batch
+from rocket_remoting.wire.deduplication import sequence_key, writer_id
+from rocket_remoting.wire.properties import RESERVED_PROPERTIES, decode_properties
 
 Row = tuple[bytes, str | None, str | None, dict[str, str] | None, int]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from rocket_remoting import MemoryTransport
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.limits import Limits
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.wire.command import RemotingCommand
 from streamkit.testing.virtual_time import VirtualTime
 
 T = TypeVar("T")

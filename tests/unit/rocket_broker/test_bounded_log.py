@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocket_broker.bounded_log import MINUTE, MOST_CHARACTERS, MOST_OF_A_PEER, BoundedLog, OneLine
+from rocket_broker.process.bounded_log import MINUTE, MOST_CHARACTERS, MOST_OF_A_PEER, BoundedLog, OneLine
 from streamkit.testing.virtual_time import VirtualTime
 
 

@@ -12,31 +12,31 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.broker import Broker
+from rocket_broker.clients.queue_locks import LOCK_SECONDS
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.errors import AddressInUse, AddressUnreachable, SettingError
 from rocket_broker.namesrv.server import NameServer
-from rocket_broker.properties_file import entries_of
-from rocket_broker.queue_locks import LOCK_SECONDS
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
 from rocket_broker.store.errors import StoreLocked
 from rocket_broker.store.messages import StoreMessage
 from rocket_broker.threaded_broker import ThreadedBroker
-from rocket_remoting.bodies import LockBatchRequestBody, TopicRouteData, decode_body, encode_body
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectError
-from rocket_remoting.headers import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.bodies import LockBatchRequestBody, TopicRouteData, decode_body, encode_body
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.errors import ConnectError
+from rocket_remoting.wire.headers import (
     GetRouteInfoRequestHeader,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
     SendMessageRequestHeaderV2,
 )
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.record import decode_records
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Transport
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.record import decode_records
 from service_manager import tell_progress
 from streamkit.testing.virtual_time import VirtualTime
 

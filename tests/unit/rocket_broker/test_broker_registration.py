@@ -9,12 +9,12 @@ import pytest
 
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.properties_file import entries_of
 from rocket_broker.registration import Registration
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import TopicConfig
-from rocket_remoting.memory import MemoryTransport
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.wire.bodies import TopicConfig
 from streamkit.testing.virtual_time import VirtualTime
 
 

@@ -6,19 +6,19 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from rocket_broker.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
-from rocket_broker.cli import broker, namesrv
 from rocket_broker.errors import BrokerError, SettingError, UnknownSetting
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.properties_file import (
+from rocket_broker.process.cli import broker, namesrv
+from rocket_broker.settings.apache_keys import BROKER_MEANINGLESS, BROKER_REFUSED, NAME_SERVER_MEANINGLESS
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.properties_file import (
     entries_of,
     parse_properties,
     read_properties,
     replace_text,
     rewritten,
 )
-from rocket_broker.settings import BrokerSettings
-from rocket_broker.store.settings import FlushDiskType
+from rocket_broker.settings.store_settings import FlushDiskType
 
 
 def broker_settings(text: str) -> BrokerSettings:

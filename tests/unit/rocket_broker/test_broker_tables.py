@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.perm import INHERIT, READ, WRITE
-from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import BrokerSettings
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
 from rocket_broker.store import MessageStore
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import KVTable, SubscriptionGroupConfig, TopicConfig
+from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
 from rocket_remoting.steps import run_all
+from rocket_remoting.wire.bodies import KVTable, SubscriptionGroupConfig, TopicConfig
 from streamkit.testing.virtual_time import VirtualTime
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from rocket_broker.filter.bloom import murmur3
 from rocket_broker.filter.consumer_filter_table import MOST_COMPILED, ConsumerFilterTable
-from rocket_remoting.bodies import SubscriptionData
 from rocket_remoting.steps import run_all
+from rocket_remoting.wire.bodies import SubscriptionData
 from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
 
 WRITTEN_BY_APACHE = {

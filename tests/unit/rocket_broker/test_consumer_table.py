@@ -5,15 +5,21 @@ import logging
 
 import pytest
 
-from rocket_broker.client_channel import ClientChannel
-from rocket_broker.consumer_table import ConsumerTable
-from rocket_broker.producer_table import ProducerTable
-from rocket_broker.refusal import Refusal
-from rocket_remoting.bodies import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.connection import Connection
-from rocket_remoting.java_hash import java_hash
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_broker.clients.consumer_table import ConsumerTable
+from rocket_broker.clients.producer_table import ProducerTable
+from rocket_broker.limits.refusal import Refusal
+from rocket_remoting.session.connection import Connection
 from rocket_remoting.steps import run_all
+from rocket_remoting.wire.bodies import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.java_hash import java_hash
 from tests.unit.rocket_broker.memory_peers import Peers, run_virtually
 
 CHANGED = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED

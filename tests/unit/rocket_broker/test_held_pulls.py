@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from rocket_broker import held_pulls
-from rocket_broker.held_pulls import PULL_SIZE, HeldPull, HeldPulls
-from rocket_broker.pull_filter import PullFilter
-from rocket_broker.refusal import Refusal
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import PullMessageRequestHeader
-from rocket_remoting.record import encode_record
+from rocket_broker.filter.pull_filter import PullFilter
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.pulling import held_pulls
+from rocket_broker.pulling.held_pulls import PULL_SIZE, HeldPull, HeldPulls
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import PullMessageRequestHeader
+from rocket_remoting.wire.record import encode_record
 from tests.unit.rocket_broker.memory_peers import Peers, run_virtually
 
 

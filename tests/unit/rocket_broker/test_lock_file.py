@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.lock_file import LONGEST_NAME, LockFile
-from rocket_broker.queue_locks import LOCK_SECONDS, QueueLocks
+from rocket_broker.clients.lock_file import LONGEST_NAME, LockFile
+from rocket_broker.clients.queue_locks import LOCK_SECONDS, QueueLocks
 from rocket_remoting.clock import Clock
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 

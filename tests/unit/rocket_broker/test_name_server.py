@@ -10,9 +10,11 @@ import pytest
 from rocket_broker.namesrv.processor import NameServerProcessor
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import MAX_QUEUES
-from rocket_remoting.bodies import (
+from rocket_broker.settings.broker_settings import MAX_QUEUES
+from rocket_broker.settings.properties_file import entries_of
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.wire.bodies import (
     ClusterInfo,
     DataVersion,
     KVTable,
@@ -25,12 +27,11 @@ from rocket_remoting.bodies import (
     encode_body,
     encode_register_broker_body,
 )
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectionLost
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectionLost
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.headers import (
     AddWritePermOfBrokerRequestHeader,
     AddWritePermOfBrokerResponseHeader,
     DeleteKVConfigRequestHeader,
@@ -49,8 +50,7 @@ from rocket_remoting.headers import (
     WipeWritePermOfBrokerRequestHeader,
     WipeWritePermOfBrokerResponseHeader,
 )
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.record import body_crc32
+from rocket_remoting.wire.record import body_crc32
 from streamkit.testing.virtual_time import VirtualTime
 
 Test = Callable[[NameServer, "Peer"], Awaitable[None]]

@@ -7,10 +7,10 @@ import pytest
 
 from rocket_broker.namesrv import kv_config, route_table, topic_routes
 from rocket_broker.namesrv.server import NameServer
-from rocket_remoting.bodies import TopicConfig
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.headers import (
+from rocket_remoting.wire.bodies import TopicConfig
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.headers import (
     DeleteKVConfigRequestHeader,
     GetKVListByNamespaceRequestHeader,
     GetTopicsByClusterRequestHeader,

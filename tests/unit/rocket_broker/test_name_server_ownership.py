@@ -6,11 +6,11 @@ import logging
 import pytest
 
 from rocket_broker.namesrv.server import NameServer
-from rocket_remoting.bodies import DataVersion, TopicRouteData, encode_body
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.headers import QueryDataVersionRequestHeader
+from rocket_remoting.wire.bodies import DataVersion, TopicRouteData, encode_body
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import QueryDataVersionRequestHeader
 from tests.unit.rocket_broker.test_name_server import Peer, Run, orders, with_name_server
 
 __all__ = ["with_name_server"]

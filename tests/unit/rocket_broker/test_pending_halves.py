@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocket_broker.refusal import Refusal
+from rocket_broker.limits.refusal import Refusal
 from rocket_broker.transaction import pending as pending_module
 from rocket_broker.transaction.op_messages import ended_offsets, op_body
 from rocket_broker.transaction.pending import PendingHalves

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
-from rocket_broker.private_files import make_private_directory
-from rocket_broker.table_file import TableFile
-from rocket_broker.table_journal import TableJournal
+from rocket_broker.files.private_files import make_private_directory
+from rocket_broker.files.table_file import TableFile
+from rocket_broker.files.table_journal import TableJournal
 from rocket_remoting import TcpTransport
-from rocket_remoting.bodies import DataVersion, LockBatchRequestBody
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.headers import PutKVConfigRequestHeader
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.bodies import DataVersion, LockBatchRequestBody
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.headers import PutKVConfigRequestHeader
+from rocket_remoting.wire.message import MessageQueue
 from tests.end_to_end.raw_client import RawClient
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rocket_broker.subscription import Subscription, tag_filter
-from rocket_remoting.bodies import SubscriptionData
-from rocket_remoting.java_hash import java_hash
+from rocket_broker.filter.subscription import Subscription, tag_filter
+from rocket_remoting.wire.bodies import SubscriptionData
+from rocket_remoting.wire.java_hash import java_hash
 
 
 @pytest.mark.parametrize("expression", [None, "", "*"])

@@ -2,10 +2,10 @@
 
 import pytest
 
-from rocket_broker import queue_locks
-from rocket_broker.queue_locks import LOCK_SECONDS, QueueLocks
-from rocket_remoting.message import MessageQueue
+from rocket_broker.clients import queue_locks
+from rocket_broker.clients.queue_locks import LOCK_SECONDS, QueueLocks
 from rocket_remoting.steps import run_all
+from rocket_remoting.wire.message import MessageQueue
 
 Q0, Q1 = (MessageQueue("orders", "broker-a", number) for number in (0, 1))
 

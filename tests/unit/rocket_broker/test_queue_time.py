@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
-from rocket_broker.properties_file import entries_of
-from rocket_broker.queue_time import QueueTime
-from rocket_broker.refusal import Refusal
-from rocket_broker.settings import BrokerSettings
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.requests.queue_time import QueueTime
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
 from tests.unit.rocket_broker.test_queue_locks import Time
 
 

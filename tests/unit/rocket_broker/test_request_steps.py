@@ -5,16 +5,16 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from rocket_broker.refusal import Refusal
-from rocket_broker.serving import MAX_HEADER, Dispatcher, RequestHandler, limits
-from rocket_broker.step_line import SLICE_SECONDS
-from rocket_broker.watchdog import Watchdog
+from rocket_broker.limits.refusal import Refusal
+from rocket_broker.loop.step_line import SLICE_SECONDS
+from rocket_broker.loop.watchdog import Watchdog
+from rocket_broker.requests.serving import MAX_HEADER, Dispatcher, RequestHandler, limits
 from rocket_remoting import MemoryTransport
-from rocket_remoting.buffers import BufferBudget
-from rocket_remoting.codes import ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectionLost
+from rocket_remoting.session.buffers import BufferBudget
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectionLost
 from tests.unit.rocket_broker.memory_peers import NEVER_IDLE, run_virtually
 
 LONG, SHORT, STORES = 1, 2, 3

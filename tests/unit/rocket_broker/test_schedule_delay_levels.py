@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocket_broker.schedule.delay_levels import DelayLevels
+from rocket_broker.settings.delay_levels import DelayLevels
 
 APACHE = DelayLevels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
 

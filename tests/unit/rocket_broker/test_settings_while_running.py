@@ -7,10 +7,10 @@ import pytest
 
 from rocket_broker.embedded import EmbeddedBroker
 from rocket_broker.errors import SettingError
-from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import BrokerSettings
-from rocket_remoting.codes import RequestCode as Code
-from rocket_remoting.codes import ResponseCode
+from rocket_broker.settings.broker_settings import BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
+from rocket_remoting.wire.codes import RequestCode as Code
+from rocket_remoting.wire.codes import ResponseCode
 from tests.end_to_end.raw_client import RawClient, with_broker
 
 OTHER_VALUES = {"cleanFileForciblyEnable": "true", "timerCongestNumEachSlot": "1"}

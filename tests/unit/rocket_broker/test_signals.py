@@ -12,7 +12,7 @@ STUBBORN = """
 import asyncio
 import os
 import sys
-from rocket_broker import signals
+from rocket_broker.process import signals
 
 async def main():
     with signals.stop_on_signal(lambda: print("stopping", flush=True)):

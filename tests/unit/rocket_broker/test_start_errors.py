@@ -13,12 +13,12 @@ from rocket_broker.broker import Broker
 from rocket_broker.errors import CannotListen, StoreUnusable, TableUnreadable
 from rocket_broker.namesrv.server import NameServer
 from rocket_broker.namesrv.settings import NameServerSettings
-from rocket_broker.properties_file import entries_of
-from rocket_broker.settings import SMALL_STORE, BrokerSettings
+from rocket_broker.settings.broker_settings import SMALL_STORE, BrokerSettings
+from rocket_broker.settings.properties_file import entries_of
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Transport
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Transport
 
 
 def broker_on(root: Path, transport: Transport | None = None, **keys: str) -> Broker:
@@ -42,7 +42,7 @@ WITH_FEW_FILES = """
 import asyncio, resource, shutil, sys
 from pathlib import Path
 from rocket_broker.store.messages import StoreMessage
-from rocket_remoting.tcp import TcpTransport
+from rocket_remoting.transports.tcp import TcpTransport
 from tests.unit.rocket_broker.test_start_errors import broker_on
 
 root, files, queues = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocket_broker.errors import DamagedTable
-from rocket_broker.table_file import TableFile
+from rocket_broker.files.table_file import TableFile
 
 
 def number(content: bytes) -> int:

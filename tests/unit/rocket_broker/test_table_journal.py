@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rocket_broker.subscription_group_table import SubscriptionGroupTable
-from rocket_broker.table_journal import SMALL, TableJournal
-from rocket_broker.topic_table import TopicTable
-from rocket_remoting.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig, encode_in_pieces
+from rocket_broker.files.table_journal import SMALL, TableJournal
+from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
+from rocket_broker.tables.topic_table import TopicTable
+from rocket_remoting.wire.bodies import DataVersion, SubscriptionGroupConfig, TopicConfig, encode_in_pieces
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_broker.test_broker_tables import FixedClock, settings
 

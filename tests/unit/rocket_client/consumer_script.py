@@ -6,7 +6,7 @@ from typing import Any
 
 from rocket_client import ConsumeContext, PushConsumer, PushConsumerSettings
 from rocket_remoting import MessageExt, RemotingCommand, RequestCode, ResponseCode
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     GetConsumerListByGroupResponseBody,
     HeartbeatData,
     LockBatchRequestBody,
@@ -14,15 +14,15 @@ from rocket_remoting.bodies import (
     decode_body,
     encode_body,
 )
-from rocket_remoting.headers import (
+from rocket_remoting.wire.headers import (
     PullMessageRequestHeader,
     PullMessageResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueryConsumerOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
-from rocket_remoting.properties import encode_properties
-from rocket_remoting.record import encode_record
+from rocket_remoting.wire.properties import encode_properties
+from rocket_remoting.wire.record import encode_record
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
 

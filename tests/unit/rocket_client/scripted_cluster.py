@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 from typing import Any, Self
 
 from rocket_client import Producer, ProducerSettings
-from rocket_client.client import RocketClient
-from rocket_remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import (
+from rocket_client.connection.client import RocketClient
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.transports.transport import Server
+from rocket_remoting.wire.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import (
     GetRouteInfoRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
-from rocket_remoting.transport import Server
+from rocket_remoting.wire.sys_flag import PERM_READ, PERM_WRITE
 from streamkit.testing.virtual_time import VirtualTime
 
 Answer = Callable[[RemotingCommand], RemotingCommand | None]

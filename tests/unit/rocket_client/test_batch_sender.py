@@ -7,10 +7,10 @@ import pytest
 from rocket_client.blocking.batch_sender import BatchSender, EncodedBatch
 from rocket_client.blocking.pipeline import Request
 from rocket_client.blocking.pool import ConnectionPool
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.message import MessageQueue
 from tests.unit.rocket_client.test_blocking_connection import ServerThread
 
 

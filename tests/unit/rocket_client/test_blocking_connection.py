@@ -11,14 +11,14 @@ import pytest
 
 from rocket_client.blocking.connection import BlockingConnection, Request
 from rocket_client.blocking.pool import ConnectionPool
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectError, ConnectionLost, RemoteProtocolError, RequestTimeout
-from rocket_remoting.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
-from rocket_remoting.limits import Limits
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Server
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Server
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectError, ConnectionLost, RemoteProtocolError, RequestTimeout
+from rocket_remoting.wire.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 
 
 class ServerThread:

@@ -7,15 +7,15 @@ from datetime import timedelta
 import pytest
 
 from rocket_client.blocking import BlockingClient
-from rocket_client.pull_answer import PullStatus
+from rocket_client.core.pull_answer import PullStatus
 from rocket_client.settings import ProducerSettings
-from rocket_remoting.bodies import BrokerData, QueueData, TopicRouteData, encode_body
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.headers import PullMessageRequestHeader, PullMessageResponseHeader
-from rocket_remoting.message import MessageQueue
-from rocket_remoting.sys_flag import PERM_READ, PERM_WRITE
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.bodies import BrokerData, QueueData, TopicRouteData, encode_body
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from rocket_remoting.wire.message import MessageQueue
+from rocket_remoting.wire.sys_flag import PERM_READ, PERM_WRITE
 from tests.unit.rocket_client.test_blocking_connection import ServerThread
 
 REQUEST_TIMEOUT, LATE = 2.0, 2.5

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from rocket_client.blocking.pulls import PullRequest, PullResult
 from rocket_client.blocking.ranges import BYTES_UNDER_WAY, QueueRange, RangePart, RangePulls
-from rocket_client.pull_answer import PullStatus
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import MessageQueue
+from rocket_client.core.pull_answer import PullStatus
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import MessageQueue
 
 QUEUE = MessageQueue("t", "broker-a", 0)
 

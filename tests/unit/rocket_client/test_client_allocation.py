@@ -12,7 +12,7 @@ from rocket_client.allocation import (
     averagely,
     averagely_by_circle,
 )
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 
 # What AllocateMessageQueueConsistentHash of 4.9.7 answers for eight queues and three members.
 JAVA_RING = [[], [0, 1, 7], [2, 3, 4, 5, 6]]

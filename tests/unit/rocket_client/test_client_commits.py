@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from rocket_client.offsets import BrokerOffsets
+from rocket_client.consuming.offsets import BrokerOffsets
 from rocket_remoting import RemotingCommand, RequestCode
-from rocket_remoting.headers import UpdateConsumerOffsetRequestHeader
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.headers import UpdateConsumerOffsetRequestHeader
+from rocket_remoting.wire.message import MessageQueue
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
 

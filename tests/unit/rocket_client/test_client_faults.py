@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocket_client.faults import FaultTable, not_available_ms
+from rocket_client.core.faults import FaultTable, not_available_ms
 
 
 class Ticker:

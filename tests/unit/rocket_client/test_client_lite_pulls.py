@@ -6,8 +6,8 @@ import pytest
 
 from rocket_client import LitePullConsumer, LitePullConsumerSettings
 from rocket_remoting import MessageQueue, RemotingCommand, RequestCode, ResponseCode
-from rocket_remoting.headers import PullMessageRequestHeader, QueryConsumerOffsetResponseHeader
-from rocket_remoting.sys_flag import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.wire.headers import PullMessageRequestHeader, QueryConsumerOffsetResponseHeader
+from rocket_remoting.wire.sys_flag import PULL_LITE, PULL_SUBSCRIPTION, PULL_SUSPEND
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
 

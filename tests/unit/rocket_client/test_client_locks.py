@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rocket_client.locks import QueueLocks
-from rocket_client.process_queue import ProcessQueue
+from rocket_client.consuming.locks import QueueLocks
+from rocket_client.core.process_queue import ProcessQueue
 from rocket_remoting import RemotingError, RequestCode
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.consumer_script import give_locks
 from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster

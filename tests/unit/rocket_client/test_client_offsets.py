@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rocket_client.offsets import LocalOffsets
-from rocket_remoting.message import MessageQueue
+from rocket_client.consuming.offsets import LocalOffsets
+from rocket_remoting.wire.message import MessageQueue
 
 FIRST, SECOND = (MessageQueue("orders", "broker-a", number) for number in range(2))
 

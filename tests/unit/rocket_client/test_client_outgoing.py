@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import pytest
 
+from rocket_client.core.outgoing import OutgoingMessages
 from rocket_client.errors import IllegalMessageError, MessageTooLargeError
-from rocket_client.outgoing import OutgoingMessages
 from rocket_client.settings import ProducerSettings
-from rocket_remoting.batch import decode_batch
 from rocket_remoting.clock import SystemClock
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.message import Message
-from rocket_remoting.message_id import UniqueIdGenerator
-from rocket_remoting.properties import decode_properties
+from rocket_remoting.wire.batch import decode_batch
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.message import Message
+from rocket_remoting.wire.message_id import UniqueIdGenerator
+from rocket_remoting.wire.properties import decode_properties
 
 
 def outgoing(**settings: int) -> OutgoingMessages:

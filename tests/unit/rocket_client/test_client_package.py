@@ -17,10 +17,10 @@ from rocket_client import (
     PushConsumer,
     PushConsumerSettings,
 )
+from rocket_client.connection.identity import client_id, new_instance_name
+from rocket_client.core.state import Lifecycle, ServiceState
 from rocket_client.errors import ClientError, SendError, SendTimeoutError
-from rocket_client.identity import client_id, new_instance_name
-from rocket_client.state import Lifecycle, ServiceState
-from rocket_remoting.errors import ConnectError, RemotingError
+from rocket_remoting.wire.errors import ConnectError, RemotingError
 
 NAME_SERVERS = "127.0.0.1:9876"
 

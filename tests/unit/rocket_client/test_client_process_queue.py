@@ -2,8 +2,8 @@
 
 import asyncio
 
-from rocket_client.process_queue import NOTHING_TO_COMMIT, ProcessQueue
-from rocket_remoting.message import MessageExt, MessageQueue
+from rocket_client.core.process_queue import NOTHING_TO_COMMIT, ProcessQueue
+from rocket_remoting.wire.message import MessageExt, MessageQueue
 from streamkit.testing.virtual_time import VirtualTime
 
 QUEUE = MessageQueue("orders", "broker-a", 0)

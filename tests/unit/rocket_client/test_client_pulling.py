@@ -8,7 +8,7 @@ import pytest
 
 from rocket_client import ConsumeFromWhere, Reject, RetryLater
 from rocket_remoting import RemotingCommand, RequestCode, ResponseCode
-from rocket_remoting.headers import (
+from rocket_remoting.wire.headers import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     PullMessageRequestHeader,
@@ -16,7 +16,7 @@ from rocket_remoting.headers import (
     SearchOffsetRequestHeader,
     SearchOffsetResponseHeader,
 )
-from rocket_remoting.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
+from rocket_remoting.wire.sys_flag import COMPRESSED, PULL_COMMIT_OFFSET, PULL_SUBSCRIPTION, PULL_SUSPEND
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.consumer_script import ConsumerScript, play, pulled, record
 from tests.unit.rocket_client.scripted_cluster import SEND_CODES, ScriptedBroker, ScriptedCluster

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
+from rocket_client.connection.routes import RouteTable, vip_address
+from rocket_client.core.topic_route import TopicRoute
 from rocket_client.errors import TopicNotFoundError
-from rocket_client.routes import RouteTable, vip_address
-from rocket_client.topic_route import TopicRoute
-from rocket_remoting.bodies import TopicRouteData, decode_body
-from rocket_remoting.errors import RemotingError
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.bodies import TopicRouteData, decode_body
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.message import MessageQueue
 
 BARE_KEYS = (
     b'{"brokerDatas":['

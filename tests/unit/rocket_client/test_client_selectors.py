@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocket_client.selectors import java_hash_code, select_by_hash, select_by_random
-from rocket_remoting.message import Message, MessageQueue
+from rocket_client.core.selectors import java_hash_code, select_by_hash, select_by_random
+from rocket_remoting.wire.message import Message, MessageQueue
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(5)]
 MESSAGE = Message("orders", b"x")

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from rocket_client import SendError
-from rocket_client.client import RocketClient
-from rocket_client.outgoing import OutgoingMessages
-from rocket_client.send_back import SendBack, failure_properties
-from rocket_client.shared_clients import acquire, release
+from rocket_client.connection.client import RocketClient
+from rocket_client.connection.shared_clients import acquire, release
+from rocket_client.consuming.send_back import SendBack, failure_properties
+from rocket_client.core.outgoing import OutgoingMessages
 from rocket_remoting import MessageExt, RequestCode, ResponseCode
-from rocket_remoting.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
-from rocket_remoting.properties import decode_properties
+from rocket_remoting.wire.headers import ConsumerSendMsgBackRequestHeader, SendMessageRequestHeaderV2
+from rocket_remoting.wire.properties import decode_properties
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
 

@@ -34,9 +34,9 @@ from rocket_remoting import (
     ResponseCode,
     TooManyRequests,
 )
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.headers import SendMessageResponseHeader
-from rocket_remoting.sys_flag import PERM_READ
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.headers import SendMessageResponseHeader
+from rocket_remoting.wire.sys_flag import PERM_READ
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedBroker, ScriptedCluster
 

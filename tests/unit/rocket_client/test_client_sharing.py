@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from rocket_client import Admin, ClientSettings, GroupInUseError, Producer
-from rocket_client.client import RocketClient
-from rocket_client.shared_clients import acquire, release
+from rocket_client.connection.client import RocketClient
+from rocket_client.connection.shared_clients import acquire, release
 from rocket_remoting import Message, RequestCode, ResponseCode
-from rocket_remoting.bodies import HeartbeatData, decode_body
-from rocket_remoting.headers import PutKVConfigRequestHeader, UnregisterClientRequestHeader
+from rocket_remoting.wire.bodies import HeartbeatData, decode_body
+from rocket_remoting.wire.headers import PutKVConfigRequestHeader, UnregisterClientRequestHeader
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import ScriptedCluster
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocket_client.subscription import tag_subscription
-from rocket_remoting.java_hash import java_hash
+from rocket_client.core.subscription import tag_subscription
+from rocket_remoting.wire.java_hash import java_hash
 
 
 @pytest.mark.parametrize("expression", [None, "", "*", " * "])

@@ -15,10 +15,10 @@ from rocket_client import (
     TransactionProducerSettings,
 )
 from rocket_remoting import Connection, Message, MessageExt, ResponseCode
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from rocket_remoting.properties import decode_properties, encode_properties
-from rocket_remoting.record import encode_record
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+from rocket_remoting.wire.properties import decode_properties, encode_properties
+from rocket_remoting.wire.record import encode_record
 from streamkit.testing.virtual_time import VirtualTime
 from tests.unit.rocket_client.scripted_cluster import Peer, ScriptedCluster
 

@@ -8,11 +8,11 @@ import pytest
 
 from rocket_client import ClientSettings, PullStatus, UnreadableBodyError
 from rocket_client.blocking import PullRequest, PullResult
-from rocket_client.unpacked_bodies import SMALL_SIZE, UnpackedBodies, is_compressed
+from rocket_client.core.unpacked_bodies import SMALL_SIZE, UnpackedBodies, is_compressed
 from rocket_remoting import MessageExt, MessageQueue
-from rocket_remoting.compression import CompressionType, compress
-from rocket_remoting.record import encode_record
-from rocket_remoting.sys_flag import COMPRESSED
+from rocket_remoting.wire.compression import CompressionType, compress
+from rocket_remoting.wire.record import encode_record
+from rocket_remoting.wire.sys_flag import COMPRESSED
 from streamkit.testing.virtual_time import VirtualTime
 from tests.traced_memory import memory_below
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rocket_remoting.memory import MemoryTransport
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Transport
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Transport
 
 
 @pytest.fixture(params=[TcpTransport, MemoryTransport], ids=["tcp", "memory"])

@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from rocket_remoting.batch import BatchEntry, decode_batch, encode_batch
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import Message
+from rocket_remoting.wire.batch import BatchEntry, decode_batch, encode_batch
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import Message
 
 BATCH = encode_batch([Message("orders", b"one", tags="a", flag=7), Message("orders", b"")])
 

@@ -4,8 +4,8 @@ import zlib
 
 import pytest
 
-from rocket_remoting import fastjson
-from rocket_remoting.bodies import (
+from rocket_remoting.wire import fastjson
+from rocket_remoting.wire.bodies import (
     BrokerData,
     ConsumeFromWhere,
     ConsumerData,
@@ -31,8 +31,8 @@ from rocket_remoting.bodies import (
     encode_register_broker_body,
     read_registration,
 )
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.message import MessageQueue
 
 ROUTE = TopicRouteData(
     queue_datas=[QueueData(broker_name="b", read_queue_nums=4, write_queue_nums=4, perm=6)],

@@ -5,12 +5,12 @@ import logging
 
 import pytest
 
-from rocket_remoting.buffers import BufferBudget
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.limits import Limits
-from rocket_remoting.transport import Transport
+from rocket_remoting.session.buffers import BufferBudget
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
 from streamkit.testing.virtual_time import VirtualTime
 
 MiB = 1024 * 1024

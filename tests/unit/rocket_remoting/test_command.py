@@ -5,12 +5,12 @@ import struct
 
 import pytest
 
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import HeaderEncoding, RemotingCommand
-from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
-from rocket_remoting.ext_fields import Header
-from rocket_remoting.frame_decoder import FrameDecoder
-from rocket_remoting.headers import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import HeaderEncoding, RemotingCommand
+from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.wire.ext_fields import Header
+from rocket_remoting.wire.frame_decoder import FrameDecoder
+from rocket_remoting.wire.headers import (
     GetMaxOffsetRequestHeader,
     GetMaxOffsetResponseHeader,
     QueryMessageRequestHeader,

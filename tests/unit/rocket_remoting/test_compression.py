@@ -6,9 +6,9 @@ import lz4.frame
 import pytest
 import zstandard
 
-from rocket_remoting.compression import BodyTooLargeError, CompressionType, compress, decompress
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
+from rocket_remoting.wire.compression import BodyTooLargeError, CompressionType, compress, decompress
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD
 from tests.traced_memory import memory_below
 
 TYPES = list(CompressionType)

@@ -5,10 +5,12 @@ import logging
 
 import pytest
 
-from rocket_remoting.codes import RequestCode, ResponseCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import (
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.transports.transport import Server, Transport
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import (
     ConnectError,
     ConnectionLost,
     LocalProtocolError,
@@ -16,9 +18,7 @@ from rocket_remoting.errors import (
     RequestTimeout,
     TooManyRequests,
 )
-from rocket_remoting.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
-from rocket_remoting.limits import Limits
-from rocket_remoting.transport import Server, Transport
+from rocket_remoting.wire.headers import GetMaxOffsetRequestHeader, GetMaxOffsetResponseHeader
 
 ASK = GetMaxOffsetRequestHeader(topic="orders", queue_id=3)
 

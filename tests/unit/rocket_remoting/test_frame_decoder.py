@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.errors import RemoteProtocolError
-from rocket_remoting.frame_decoder import FrameDecoder
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import RemoteProtocolError
+from rocket_remoting.wire.frame_decoder import FrameDecoder
 
 MIB = 1024 * 1024
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocket_remoting.java_hash import java_hash
+from rocket_remoting.wire.java_hash import java_hash
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocket_remoting.bodies import (
+from rocket_remoting.wire.bodies import (
     Body,
     ConsumerConnection,
     ConsumerOffsetSerializeWrapper,
@@ -25,7 +25,7 @@ from rocket_remoting.bodies import (
     encode_body,
     encode_in_pieces,
 )
-from rocket_remoting.message import MessageQueue
+from rocket_remoting.wire.message import MessageQueue
 
 NAMES = st.text(max_size=20)
 NUMBERS = st.integers(-(2**63), 2**63 - 1)

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectError, RequestTimeout
-from rocket_remoting.limits import Limits
-from rocket_remoting.memory import MemoryTransport
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.transports.memory import MemoryTransport
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectError, RequestTimeout
 from streamkit.testing.virtual_time import VirtualTime
 
 

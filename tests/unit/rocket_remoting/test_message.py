@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocket_remoting.message import Message, MessageExt, MessageQueue
+from rocket_remoting.wire.message import Message, MessageExt, MessageQueue
 
 
 def test_attributes_are_properties() -> None:

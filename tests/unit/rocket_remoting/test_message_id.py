@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
-from rocket_remoting.message_id import (
+from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.wire.message_id import (
     UniqueIdGenerator,
     create_offset_id,
     local_ip,

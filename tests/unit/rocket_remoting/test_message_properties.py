@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
-from rocket_remoting.properties import decode_properties, encode_properties, encode_properties_text
+from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.wire.properties import decode_properties, encode_properties, encode_properties_text
 
 
 def test_wire_form() -> None:

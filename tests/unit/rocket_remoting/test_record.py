@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from rocket_remoting.compression import CompressionType, compress
-from rocket_remoting.errors import LocalProtocolError, RemoteProtocolError
-from rocket_remoting.properties import encode_properties
-from rocket_remoting.record import (
+from rocket_remoting.wire.compression import CompressionType, compress
+from rocket_remoting.wire.errors import LocalProtocolError, RemoteProtocolError
+from rocket_remoting.wire.properties import encode_properties
+from rocket_remoting.wire.record import (
     BLANK_MAGIC,
     MAGIC_V1,
     MAGIC_V2,
@@ -21,7 +21,7 @@ from rocket_remoting.record import (
     read_size_and_magic,
     record_size,
 )
-from rocket_remoting.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6, TRANSACTION_COMMIT
+from rocket_remoting.wire.sys_flag import BORN_HOST_V6, COMPRESSED, STORE_HOST_V6, TRANSACTION_COMMIT
 
 FIELDS: dict[str, Any] = {
     "queue_id": 3,

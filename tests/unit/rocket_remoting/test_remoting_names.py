@@ -5,15 +5,15 @@ import pickle
 import pytest
 
 import rocket_remoting
-from rocket_remoting.codes import RequestCode, ResponseCode, request_name, response_name
-from rocket_remoting.errors import (
+from rocket_remoting.wire.codes import RequestCode, ResponseCode, request_name, response_name
+from rocket_remoting.wire.errors import (
     ConnectError,
     ConnectionLost,
     RemotingError,
     RequestTimeout,
     ResponseError,
 )
-from rocket_remoting.topics import (
+from rocket_remoting.wire.topics import (
     dlq_topic,
     is_retry_topic,
     is_system_group,

@@ -9,13 +9,13 @@ from typing import cast
 
 import pytest
 
-from rocket_remoting.address import crowd_of, format_address, log_peer
-from rocket_remoting.codes import RequestCode
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.errors import ConnectError
-from rocket_remoting.limits import Limits
-from rocket_remoting.tcp import ACCEPTED_A_TURN, TcpTransport
+from rocket_remoting.session.address import crowd_of, format_address, log_peer
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.transports.tcp import ACCEPTED_A_TURN, TcpTransport
+from rocket_remoting.wire.codes import RequestCode
+from rocket_remoting.wire.command import RemotingCommand
+from rocket_remoting.wire.errors import ConnectError
 
 
 def echo(connection: Connection, request: RemotingCommand) -> RemotingCommand:

@@ -5,12 +5,12 @@ from time import perf_counter
 
 import pytest
 
-from rocket_remoting.command import RemotingCommand
-from rocket_remoting.connection import Connection
-from rocket_remoting.limits import Limits
-from rocket_remoting.tcp import TcpTransport
-from rocket_remoting.transport import Server
-from rocket_remoting.turns import TURN_SECONDS
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.session.limits import Limits
+from rocket_remoting.session.turns import TURN_SECONDS
+from rocket_remoting.transports.tcp import TcpTransport
+from rocket_remoting.transports.transport import Server
+from rocket_remoting.wire.command import RemotingCommand
 
 WORK_SECONDS = TURN_SECONDS / 8
 ASKED = 80

@@ -1,0 +1,1 @@
+"""The connected clients: members of groups, their heartbeats, and the queues they lock."""

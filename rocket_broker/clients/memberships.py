@@ -1,0 +1,41 @@
+"""Which groups are known over which connection, so that a connection's end costs no look at all groups."""
+
+from collections.abc import Generator, Iterable
+
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_remoting.session.connection import Connection
+
+__all__ = ["Memberships", "silent_members"]
+
+
+class Memberships:
+    """The groups of each connection, in the order they were joined."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Connection, dict[str, None]] = {}
+
+    def add(self, connection: Connection, group: str) -> None:
+        """Note that the group has a member on the connection."""
+        self._groups.setdefault(connection, {})[group] = None
+
+    def remove(self, connection: Connection, group: str) -> None:
+        """Note that it has none any more."""
+        groups = self._groups.get(connection, {})
+        groups.pop(group, None)
+        if not groups:
+            self._groups.pop(connection, None)
+
+    def of(self, connection: Connection) -> list[str]:
+        """Return the connection's groups."""
+        return list(self._groups.get(connection, ()))
+
+
+def silent_members(
+    groups: Iterable[tuple[str, Iterable[ClientChannel]]], since: float
+) -> Generator[None, None, list[tuple[str, ClientChannel]]]:
+    """Find the members without a heartbeat since this loop time, each with its group; yield after each group."""
+    silent: list[tuple[str, ClientChannel]] = []
+    for group, members in groups:
+        silent += [(group, member) for member in members if member.seen < since]
+        yield
+    return silent

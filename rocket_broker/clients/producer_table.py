@@ -1,0 +1,104 @@
+"""Which producers are alive, by group: who may be asked about a transaction, and what tools list."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+
+from rocket_broker.clients.client_channel import ClientChannel
+from rocket_broker.clients.memberships import Memberships, silent_members
+from rocket_broker.loop.loop_time import loop_time
+from rocket_remoting.session.connection import Connection
+
+__all__ = ["ProducerTable"]
+
+_log = logging.getLogger(__name__)
+
+MAX_IDS = 16
+"""Of one connection; a client has one."""
+
+
+class ProducerTable:
+    """Producers by group and connection, each until it leaves, its connection ends or its heartbeats stop."""
+
+    def __init__(self, *, time: Callable[[], float] = loop_time) -> None:
+        self._time = time
+        self._groups: dict[str, dict[Connection, ClientChannel]] = {}
+        self._clients: dict[str, ClientChannel] = {}
+        self._memberships = Memberships()
+        self._ids: dict[Connection, deque[str]] = {}
+
+    def register(self, group: str, client: ClientChannel) -> None:
+        """Note a heartbeat of the client in the group."""
+        members = self._groups.setdefault(group, {})
+        known = members.get(client.connection)
+        if known is None or known.client_id != client.client_id:
+            members[client.connection] = client
+            self._memberships.add(client.connection, group)
+            known = client
+            _log.debug("producer group %s: %r joined", group, client)
+        known.seen = self._time()
+        self._clients[client.client_id] = known
+        self._note_id(client)
+
+    def unregister(self, group: str, connection: Connection) -> None:
+        """Forget the group's member on this connection."""
+        members = self._groups.get(group)
+        if members is None or members.pop(connection, None) is None:
+            return
+        if not members:
+            del self._groups[group]
+        self._memberships.remove(connection, group)
+
+    def connection_closed(self, connection: Connection) -> None:
+        """Forget every member on this connection."""
+        for client_id in self._ids.pop(connection, ()):
+            self._forget_id(client_id, connection)
+        for group in self._memberships.of(connection):
+            self.unregister(group, connection)
+
+    def note_alive(self, connection: Connection) -> None:
+        """Let the connection's members live on, as a heartbeat of each would."""
+        now = self._time()
+        for group in self._memberships.of(connection):
+            self._groups[group][connection].seen = now
+
+    def remove_silent(self, seconds: float) -> Generator[None, None, list[Connection]]:
+        """Forget members without a heartbeat for so long, in steps; return the connections to close."""
+        groups = ((group, self.members(group)) for group in list(self._groups))
+        silent = yield from silent_members(groups, self._time() - seconds)
+        for group, client in silent:
+            _log.warning("producer group %s: no heartbeat from %r, forgotten", group, client,
+                         extra=client.connection.log_peer)  # fmt: skip
+            self.unregister(group, client.connection)
+            yield
+        return [client.connection for _, client in silent]
+
+    def find(self, client_id: str) -> ClientChannel | None:
+        """Return the client with this id, until its connection ends; of two, the one heard of last."""
+        return self._clients.get(client_id)
+
+    def members(self, group: str) -> list[ClientChannel]:
+        """Return the group's live members, in the order they joined."""
+        return list(self._groups.get(group, {}).values())
+
+    def _note_id(self, client: ClientChannel) -> None:
+        """Keep the ids that a connection's client gave itself, at most `MAX_IDS`: who invents more loses the first."""
+        ids = self._ids.setdefault(client.connection, deque())
+        if client.client_id not in ids:
+            ids.append(client.client_id)
+            if len(ids) > MAX_IDS:
+                self._forget_id(ids.popleft(), client.connection)
+
+    def _forget_id(self, client_id: str, connection: Connection) -> None:
+        known = self._clients.get(client_id)
+        if known is not None and known.connection is connection:
+            del self._clients[client_id]
+
+    def __contains__(self, group: str) -> bool:
+        return group in self._groups
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._groups)
+
+    def __len__(self) -> int:
+        return len(self._groups)

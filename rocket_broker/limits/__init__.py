@@ -1,0 +1,1 @@
+"""How much clients may ask and keep: shares, rates, and the refusal that says so."""

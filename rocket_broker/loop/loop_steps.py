@@ -1,0 +1,135 @@
+"""Work that no request waits for, done in slices of the loop's time so that clients are served in between.
+
+::
+
+    a task                          await run_in_steps("the offsets are encoded", steps)
+    a callback, which cannot wait   background.add("a closed connection is forgotten", steps)
+    a loop of a task                turns = LoopTurns("timers are delivered")
+                                    with turns: …                      one item
+                                    await turns.next()                 a pause when the slice is used up
+
+Steps are generators that yield wherever others may have their turn; requests use
+`rocket_broker.requests.request_steps`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Generator, Iterable
+from types import TracebackType
+from typing import TypeVar
+
+from rocket_broker.loop.step_line import SLICE_SECONDS, StepLine, run_slice
+from rocket_broker.loop.watchdog import Watchdog
+
+__all__ = ["BackgroundSteps", "LoopTurns", "collected", "run_in_steps"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+async def run_in_steps(what: str, steps: Generator[None, None, T]) -> T:
+    """Run the steps, a slice in each turn of the loop, and return what they return.
+
+    Args:
+        what: What is done, for the watchdog's log.
+        steps: The steps.
+    """
+    while True:
+        try:
+            with Watchdog(what):
+                run_slice(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
+
+
+def collected(pieces: Iterable[bytes]) -> Generator[None, None, list[bytes]]:
+    """Return the pieces of something that is written in steps; pieces without content are pauses only."""
+    found: list[bytes] = []
+    for piece in pieces:
+        if piece:
+            found.append(piece)
+        yield
+    return found
+
+
+class BackgroundSteps:
+    """Work that callbacks begin, in line: each turn of the loop runs a slice of the first, which then goes last.
+
+    What fits into a slice is done when `add` returns, unless other work waits already.
+    """
+
+    def __init__(self) -> None:
+        self._line: StepLine[tuple[str, Generator[None, None, None]]] = StepLine(self._advance)
+
+    def add(self, what: str, steps: Generator[None, None, None]) -> None:
+        """Begin the work.
+
+        Args:
+            what: What is done, for the log.
+            steps: The steps.
+        """
+        work = (what, steps)
+        if self._line or not self._advance(work):
+            self._line.add(work)
+
+    def stop(self) -> None:
+        """Drop what is not done."""
+        while (work := self._line.take()) is not None:
+            work[1].close()
+
+    @staticmethod
+    def _advance(work: tuple[str, Generator[None, None, None]]) -> bool:
+        """Run a slice; return whether the work is done."""
+        what, steps = work
+        try:
+            with Watchdog(what):
+                run_slice(steps)
+        except StopIteration:
+            return True
+        except Exception:  # the work of others goes on
+            _log.exception("a part of this was not done: %s", what)
+            return True
+        return False
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+
+class LoopTurns:
+    """The turns of a task that handles one item after the other, each within ``with``.
+
+    Args:
+        what: What is done, for the watchdog's log.
+    """
+
+    __slots__ = ("_until", "_watchdog")
+
+    def __init__(self, what: str) -> None:
+        self._watchdog = Watchdog(what)
+        self._until = Watchdog.clock() + SLICE_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the slice is used up."""
+        return Watchdog.clock() >= self._until
+
+    async def next(self) -> None:
+        """Return to the loop if the slice is used up, so that it serves clients."""
+        if self.is_over:
+            await self.pause()
+
+    async def pause(self) -> None:
+        """Return to the loop, so that it serves clients, then begin the next slice."""
+        await asyncio.sleep(0)
+        self._until = Watchdog.clock() + SLICE_SECONDS
+
+    def __enter__(self) -> None:
+        self._watchdog.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._watchdog.__exit__(kind, error, traceback)

@@ -1,0 +1,66 @@
+"""A watchdog for the loop: it logs each step that keeps all clients waiting for too long."""
+
+import logging
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import ClassVar
+
+from rocket_remoting.session.address import log_peer
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.wire.command import RemotingCommand
+
+__all__ = ["LIMIT_SECONDS", "Watchdog"]
+
+_log = logging.getLogger(__name__)
+
+LIMIT_SECONDS = 0.05
+"""A step that takes longer is logged. Work is done in slices of a few milliseconds, so 50 ms are a fault of the broker,
+or a machine whose disk or processor is busy with something else."""
+
+
+class Watchdog:
+    """Watches a step that no request causes directly, such as writing a table::
+
+        with Watchdog("the table of topics is written"):
+            ...
+
+    Attributes:
+        clock: Returns seconds. A test that shares its processors with others sets `time.thread_time`, so that only
+            work of the step itself counts.
+    """
+
+    clock: ClassVar[Callable[[], float]] = time.perf_counter
+
+    __slots__ = ("_began", "_step")
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = Watchdog.clock()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        seconds = Watchdog.clock() - self._began
+        if seconds > LIMIT_SECONDS:
+            _log.warning("all clients waited for %d ms while %s", seconds * 1000, self._step)
+
+    @staticmethod
+    def check_request(began: float, connection: Connection, command: RemotingCommand) -> None:
+        """Log a request, or a step of one, that took too long.
+
+        Args:
+            began: What `clock` said when it began.
+            connection: Where the request came from.
+            command: The request.
+        """
+        seconds = Watchdog.clock() - began
+        if seconds > LIMIT_SECONDS:
+            _log.warning(
+                "all clients waited for %d ms while %s of %s was handled, a request with a body of %d bytes",
+                seconds * 1000, command.name, connection.remote_address, len(command.body),
+                extra=log_peer(connection.remote_address),
+            )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Pulls that wait for messages, and which messages are likely to be in memory."""

@@ -1,0 +1,1 @@
+"""How requests are served: dispatched by code, handled in steps, refused when late."""

@@ -1,0 +1,1 @@
+"""Typed settings under Apache's keys, read from properties files."""

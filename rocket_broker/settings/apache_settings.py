@@ -1,0 +1,327 @@
+"""Typed settings read from Apache's own keys.
+
+A settings class is a dataclass whose fields are made by `setting`: the Python name is the key in snake_case
+(``autoCreateTopicEnable`` is ``auto_create_topic_enable``), the text of a file becomes the field's type, and
+every value remembers where it came from. Every key of Apache's falls into one of three kinds: a field here is
+*honoured*; a key listed as *meaningless* is accepted with a warning that says why it does nothing; a
+*refused* key may only have the value that asks for nothing, because ignoring the other would break a promise
+(access control, replication).
+
+Anybody who reaches a server may ask for a change (UPDATE_BROKER_CONFIG), since there is no access control. So a
+request changes an honoured setting only if this is neither *fixed* (read once, at the start) nor *local* (the change
+could delete messages or lift a limit), and never writes a key of the other two kinds into the settings file.
+"""
+
+import difflib
+import enum
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_args, get_type_hints
+
+from rocket_broker.errors import LocalSetting, SettingError, UnknownSetting
+from rocket_broker.settings.properties_file import Entry, parse_properties, read_text, replace_text, rewritten
+
+__all__ = ["DEFAULT_ORIGIN", "ApacheSettings", "Refused", "SettingRow", "setting"]
+
+DEFAULT_ORIGIN = "default"
+
+T = TypeVar("T")
+Check = Callable[[Any], str | None]
+
+
+class SettingRow(NamedTuple):
+    """One line of the effective settings: what ``--print-config`` shows."""
+
+    key: str
+    value: str
+    origin: str
+    description: str
+
+
+class Refused(NamedTuple):
+    """A key that may only have the value asking for nothing."""
+
+    harmless: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    description: str
+    key: str
+    minimum: int
+    maximum: int | None
+    check: Check | None
+    fixed: bool
+    local: str
+
+
+def setting(
+    default: T,
+    description: str,
+    *,
+    key: str = "",
+    minimum: int = 0,
+    maximum: int | None = None,
+    check: Callable[[T], str | None] | None = None,
+    fixed: bool = False,
+    local: str = "",
+) -> T:
+    """Declare a field of a settings class.
+
+    Args:
+        default: The value when nothing sets it.
+        description: What it does, in one sentence; the reference page is made from it.
+        key: Apache's spelling, where it is not the field's name in camelCase.
+        minimum: The least an int may be.
+        maximum: The most an int may be.
+        check: Returns what was expected when the value is wrong, None when it is right.
+        fixed: Read once at start; a request to change it while running is refused.
+        local: Why no request may change it, only somebody who can write the settings file; empty if requests may.
+    """
+    declared = _Declaration(description, key, minimum, maximum, cast(Check | None, check), fixed, local)
+    return field(default=default, metadata={"setting": declared})
+
+
+def _declaration(f: "Field[Any]") -> _Declaration | None:
+    return cast(_Declaration | None, f.metadata.get("setting"))
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+@dataclass
+class ApacheSettings:
+    """Base of `BrokerSettings` and `NameServerSettings`."""
+
+    meaningless: ClassVar[Mapping[str, str]] = {}
+    refused: ClassVar[Mapping[str, Refused]] = {}
+    told: ClassVar[Mapping[str, str]] = {}
+
+    origins: dict[str, str] = field(default_factory=dict, kw_only=True)
+    """Key -> where its value was set; keys at their default are missing."""
+    warnings: list[str] = field(default_factory=list, kw_only=True)
+    """What the settings asked for in vain, one sentence each."""
+    source: Path | None = field(default=None, kw_only=True)
+    """The settings file, which changes made while running are written to."""
+    on_update: list[Callable[[Collection[str]], None]] = field(default_factory=list, kw_only=True)
+    """Called with the keys that were changed while running."""
+
+    @classmethod
+    def from_entries(cls, entries: Iterable[Entry]) -> Self:
+        """Return the settings with the entries applied in order, the last one of a key winning.
+
+        Raises:
+            SettingError: A value is wrong, or the key is one this server cannot honour.
+            UnknownSetting: No version of Apache RocketMQ has the key.
+        """
+        settings = cls()
+        honoured = _honoured(cls)
+        settings._set(
+            {entry.key: change for entry in entries if (change := settings._given(entry, honoured))}
+        )
+        return settings
+
+    def update(self, entries: Iterable[Entry]) -> None:
+        """Change settings of a running server, and its file, at a request: all of them, or none.
+
+        A key that has the value already is no change, whatever its kind, and is not written.
+
+        Raises:
+            SettingError: A value is wrong, or is read at the start only.
+            LocalSetting: The key is one that requests may not change, or has no meaning here.
+            UnknownSetting: No version of Apache RocketMQ has the key.
+            BrokerError: The file with the changes could not be read at the next start.
+            OSError: The file cannot be written.
+        """
+        changes: dict[str, _Change] = {}
+        honoured = _honoured(type(self))
+        for entry in entries:
+            change = self._requested(entry, honoured)
+            if change is not None:
+                changes[entry.key] = change
+        if not changes:
+            return
+        if self.source is not None:
+            self._write(self.source, {key: change.entry.value for key, change in changes.items()})
+        self._set(changes)
+        for tell in self.on_update:
+            tell(changes.keys())
+
+    def rows(self) -> list[SettingRow]:
+        """Return every honoured setting with its value and where it came from, by key."""
+        rows = [
+            SettingRow(
+                key,
+                _text(getattr(self, f.name)),
+                self.origins.get(key, DEFAULT_ORIGIN),
+                f.declared.description,
+            )
+            for key, f in _honoured(type(self)).items()
+        ]
+        return sorted(rows)
+
+    @classmethod
+    def changeable(cls) -> list[str]:
+        """Return the keys that `update` may give another value."""
+        return sorted(key for key, f in _honoured(cls).items() if not (f.declared.fixed or f.declared.local))
+
+    @classmethod
+    def local(cls) -> list[str]:
+        """Return the keys that no request may change, although the server could use another value at once."""
+        return sorted(key for key, f in _honoured(cls).items() if f.declared.local and not f.declared.fixed)
+
+    def to_properties(self) -> str:
+        """Return the effective settings, and what is told beside them, as the text of a properties file."""
+        values = {row.key: row.value for row in self.rows()} | dict(self.told)
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+
+    def _given(self, entry: Entry, honoured: "Mapping[str, _Field]") -> "_Change | None":
+        """Return what an entry sets; None, and perhaps a warning, if its key is not honoured."""
+        field_ = honoured.get(entry.key)
+        if field_ is not None:
+            return field_.change(entry)
+        if entry.key in self.refused:
+            self._expect_harmless(entry)
+        elif entry.key in self.meaningless:
+            reason = self.meaningless[entry.key]
+            self.warnings.append(f"{entry.origin}: {entry.key} has no meaning here: {reason}")
+        else:
+            raise self._unknown(entry)
+        return None
+
+    def _requested(self, entry: Entry, honoured: "Mapping[str, _Field]") -> "_Change | None":
+        """Return what a request changes; None if the entry says what is so already."""
+        field_ = honoured.get(entry.key)
+        if field_ is not None:
+            change, declared = field_.change(entry), field_.declared
+            if not (declared.fixed or declared.local):
+                return change
+            if change.value == getattr(self, field_.name):
+                return None
+            if declared.local:
+                raise LocalSetting(*entry, self._locally(declared.local))
+            raise SettingError(*entry, "is read at start only: restart with it")
+        if entry.key in self.refused:
+            self._expect_harmless(entry)
+            return None
+        if entry.key in self.meaningless:
+            raise LocalSetting(
+                *entry, f"not written, as it has no meaning here: {self.meaningless[entry.key]}"
+            )
+        raise self._unknown(entry)
+
+    def _locally(self, reason: str) -> str:
+        place = "the server's settings" if self.source is None else str(self.source)
+        return f"requests cannot change it, as {reason}; change it in {place} and restart"
+
+    def _expect_harmless(self, entry: Entry) -> None:
+        rule = self.refused[entry.key]
+        if entry.value.lower() not in rule.harmless.lower().split("|"):
+            raise SettingError(*entry, f"{rule.reason}; expected {rule.harmless.split('|')[0]}")
+
+    def _unknown(self, entry: Entry) -> UnknownSetting:
+        known = {name.lower(): name for name in (*_honoured(type(self)), *self.refused, *self.meaningless)}
+        near = difflib.get_close_matches(entry.key.lower(), known, n=1, cutoff=0.7)
+        return UnknownSetting(*entry, known[near[0]] if near else None)
+
+    def _write(self, source: Path, changes: Mapping[str, str]) -> None:
+        """Write changes into the settings file, if the next start can read the file then."""
+        text = rewritten(read_text(source) if source.exists() else "", changes)
+        self.from_entries(parse_properties(text, str(source)))
+        replace_text(source, text)
+
+    def _set(self, changes: "Mapping[str, _Change]") -> None:
+        for key, change in changes.items():
+            setattr(self, change.name, change.value)
+            self.origins[key] = change.entry.origin
+
+
+class _Change(NamedTuple):
+    """A new value of a field."""
+
+    name: str
+    value: object
+    entry: Entry
+
+
+class _Field(NamedTuple):
+    """A field that is a setting: its name, its type without None, and how it was declared."""
+
+    name: str
+    type_: Any
+    declared: _Declaration
+
+    def change(self, entry: Entry) -> _Change:
+        """Return what an entry sets this field to.
+
+        Raises:
+            SettingError: The entry's text is no value of this field; the error says what was expected.
+        """
+        value = _converted(entry, self.type_, self.declared)
+        expectation = self.declared.check(value) if self.declared.check is not None else None
+        if expectation is not None:
+            raise SettingError(*entry, f"expected {expectation}")
+        return _Change(self.name, value, entry)
+
+
+def _honoured(settings: type[ApacheSettings]) -> dict[str, _Field]:
+    """Return the fields of a settings class by their keys."""
+    hints = get_type_hints(settings)
+    declared = ((f.name, _declaration(f)) for f in fields(settings))
+    return {
+        d.key or _camel(name): _Field(name, _without_none(hints[name]), d)
+        for name, d in declared
+        if d is not None
+    }
+
+
+def _without_none(type_: Any) -> Any:
+    if isinstance(type_, UnionType):
+        return next(member for member in get_args(type_) if member is not NoneType)
+    return type_
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, enum.Enum):
+        return value.name
+    return "" if value is None else str(value)
+
+
+def _converted(entry: Entry, type_: type, declared: _Declaration) -> object:
+    text = entry.value
+    if type_ is bool:
+        if text.lower() not in ("true", "false"):
+            raise SettingError(*entry, "expected true or false")
+        return text.lower() == "true"
+    if type_ is int:
+        return _integer(entry, declared)
+    if issubclass(type_, enum.Enum):
+        if text not in type_.__members__:
+            raise SettingError(*entry, f"expected one of {', '.join(type_.__members__)}")
+        return type_[text]
+    if type_ is Path:
+        if not text or "\0" in text:
+            raise SettingError(*entry, "expected a path")
+        return Path(text)
+    return text
+
+
+def _integer(entry: Entry, declared: _Declaration) -> int:
+    high = declared.maximum
+    expectation = f"expected a whole number from {declared.minimum}" + (
+        f" to {high}" if high is not None else ""
+    )
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", entry.value):
+        raise SettingError(*entry, expectation)
+    number = int(entry.value)
+    if number < declared.minimum or (high is not None and number > high):
+        raise SettingError(*entry, expectation)
+    return number

@@ -1,0 +1,1 @@
+"""From a request's message to records of the store."""

@@ -1,0 +1,297 @@
+"""What the producers, consumers and admins of one client id share: connections, routes, heartbeats.
+
+::
+
+    every 30 s, first after 10 ms    look up the routes of all topics in use
+    every 30 s, first after  1 s     forget brokers that no route names; heartbeat to all others
+    every  5 s, first after 10 s     consumers commit what they have settled
+    new connection to a broker       heartbeat at once: a restarted broker knows its members before they pull
+    topic not there yet              looked up again after 0.5 s, 1 s, 2 s …, up to the interval of 30 s
+
+All of it on the event loop the client was made on, by that loop's time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from rocket_client.connection.answers import BrokerRequestsToClient, ConsumerAnswers, ProducerAnswers
+from rocket_client.connection.broker_requests import BrokerRequests
+from rocket_client.connection.connections import Connections
+from rocket_client.connection.name_servers import NameServers
+from rocket_client.connection.request_reply import Replies
+from rocket_client.connection.routes import RouteTable, vip_address
+from rocket_client.errors import BrokerNotFoundError, GroupInUseError
+from rocket_client.settings import ClientSettings
+from rocket_remoting.clock import Clock
+from rocket_remoting.session.connection import Connection
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.bodies import ConsumerData, HeartbeatData, ProducerData, encode_body
+from rocket_remoting.wire.codes import RequestCode, ResponseCode
+from rocket_remoting.wire.errors import RemotingError
+from rocket_remoting.wire.headers import UnregisterClientRequestHeader
+from rocket_remoting.wire.message_id import UniqueIdGenerator
+
+_LOG = logging.getLogger(__name__)
+
+FIRST_ROUTE_REFRESH = 0.01
+FIRST_HEARTBEAT = 1.0
+FIRST_PERSIST = 10.0
+FIRST_SEARCH = 0.5
+
+
+class ProducerMember(ProducerAnswers, Protocol):
+    """What the client knows of a producer."""
+
+    def publish_topics(self) -> Collection[str]:
+        """Topics it sends to."""
+
+
+class ConsumerMember(ConsumerAnswers, Protocol):
+    """What the client knows of a consumer."""
+
+    def heartbeat_data(self) -> ConsumerData:
+        """Group, model and subscriptions, as brokers want them."""
+
+    def subscribed_topics(self) -> Collection[str]:
+        """Topics it reads from."""
+
+    async def persist_offsets(self) -> None:
+        """Commit what is settled."""
+
+
+class RocketClient:
+    """One client id on one event loop. Made and shared by `rocket_client.connection.shared_clients.acquire`."""
+
+    def __init__(self, client_id: str, settings: ClientSettings, transport: Transport, clock: Clock) -> None:
+        self.client_id = client_id
+        self.clock = clock
+        self.unique_ids = UniqueIdGenerator(clock=clock)
+        self.producers: dict[str, ProducerMember] = {}
+        self.consumers: dict[str, ConsumerMember] = {}
+        self.replies = Replies()
+        self.admins = 0
+        self.started_at_ms = clock.now_ms()
+        self._timeout = settings.request_timeout.total_seconds()
+        self._poll_interval = settings.poll_name_server_interval.total_seconds()
+        self._heartbeat_interval = settings.heartbeat_broker_interval.total_seconds()
+        self._persist_interval = settings.persist_consumer_offset_interval.total_seconds()
+        connect_timeout = settings.connect_timeout.total_seconds()
+        self._name_server_connections = Connections(transport, None, connect_timeout)
+        answers = BrokerRequestsToClient(
+            self.producers, self.consumers, self.replies, settings.name_server_addresses, self.spawn
+        )
+        self.brokers = Connections(transport, answers.handle, connect_timeout, self._introduce)
+        self.name_servers = NameServers(
+            settings.name_server_addresses, self._name_server_connections, self._timeout
+        )
+        self.routes = RouteTable(self.name_servers.topic_route)
+        self.requests = BrokerRequests(self.routes, self.brokers.to, self._timeout)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._search: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<RocketClient {self.client_id} producers={list(self.producers)}"
+            f" consumers={list(self.consumers)} {self.name_servers!r}>"
+        )
+
+    # Members
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anybody is registered."""
+        return bool(self.producers or self.consumers or self.admins)
+
+    def register_producer(self, producer: ProducerMember) -> None:
+        """Add a producer; brokers learn of its group by the next heartbeat.
+
+        Raises:
+            GroupInUseError: Another producer of this client has the group.
+        """
+        if producer.group in self.producers:
+            raise GroupInUseError("producer", producer.group, self.client_id)
+        self.producers[producer.group] = producer
+
+    def register_consumer(self, consumer: ConsumerMember) -> None:
+        """Add a consumer; brokers learn of its group by the next heartbeat.
+
+        Raises:
+            GroupInUseError: Another consumer of this client has the group.
+        """
+        if consumer.group in self.consumers:
+            raise GroupInUseError("consumer", consumer.group, self.client_id)
+        self.consumers[consumer.group] = consumer
+
+    async def unregister_producer(self, group: str) -> None:
+        """Remove a producer and tell the brokers."""
+        if self.producers.pop(group, None) is not None:
+            await self._unregister(
+                UnregisterClientRequestHeader(client_id=self.client_id, producer_group=group)
+            )
+
+    async def unregister_consumer(self, group: str) -> None:
+        """Remove a consumer and tell the brokers, which tell the group's other members."""
+        if self.consumers.pop(group, None) is not None:
+            await self._unregister(
+                UnregisterClientRequestHeader(client_id=self.client_id, consumer_group=group)
+            )
+
+    async def _unregister(self, header: UnregisterClientRequestHeader) -> None:
+        async def tell(address: str) -> None:
+            try:
+                await self.requests.ask(address, RequestCode.UNREGISTER_CLIENT, header)
+            except RemotingError as error:
+                _LOG.info("broker %s was not told that %s leaves: %s", address, self.client_id, error)
+
+        await asyncio.gather(*(tell(address) for address in self.brokers.addresses()))
+
+    # Brokers
+
+    async def broker(self, broker_name: str, topic: str, *, vip: bool = False) -> Connection:
+        """A connection to the broker's master, with `vip` to its second port.
+
+        Raises:
+            BrokerNotFoundError: No route gives its address, not even a fresh one of the topic.
+        """
+        address = self.routes.master_address(broker_name)
+        if address is None:
+            await self.routes.refresh(topic)
+            address = self.routes.master_address(broker_name)
+            if address is None:
+                raise BrokerNotFoundError(broker_name)
+        return await self.brokers.to(vip_address(address) if vip else address)
+
+    async def heartbeat(self) -> None:
+        """Tell every broker which groups this client belongs to; failures are logged."""
+        if not (self.producers or self.consumers):
+            return
+        addresses = self.routes.broker_addresses(masters_only=not self.consumers)
+        await asyncio.gather(*(self._heartbeat_to(address) for address in addresses))
+
+    async def _heartbeat_to(self, address: str) -> None:
+        fresh = self.brokers.get(address) is None
+        try:
+            connection = await self.brokers.to(address)
+            if not fresh:  # a new connection begins with a heartbeat
+                await self._introduce(connection)
+        except RemotingError as error:
+            _LOG.info("no heartbeat to broker %s: %s", address, error)
+
+    async def _introduce(self, connection: Connection) -> None:
+        if not (self.producers or self.consumers):
+            return
+        body = HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=group) for group in self.producers],
+            consumer_data_set=[consumer.heartbeat_data() for consumer in self.consumers.values()],
+        )
+        response = await connection.invoke(
+            RequestCode.HEART_BEAT, None, encode_body(body), timeout=self._timeout
+        )
+        if response.code != ResponseCode.SUCCESS:
+            _LOG.warning(
+                "broker %s refused the heartbeat with %d: %s",
+                connection.remote_address,
+                response.code,
+                response.remark,
+            )
+
+    # Routes
+
+    def topics_in_use(self) -> list[str]:
+        """Topics that a member reads from or sends to."""
+        topics: dict[str, None] = {}
+        for consumer in self.consumers.values():
+            topics.update(dict.fromkeys(consumer.subscribed_topics()))
+        for producer in self.producers.values():
+            topics.update(dict.fromkeys(producer.publish_topics()))
+        return list(topics)
+
+    def search_routes(self) -> None:
+        """Look for topics in use that have no route of their own yet, soon and then ever more rarely."""
+        if self._search is not None:
+            self._search.cancel()
+        self._search = self.spawn(self._search_routes(), "search for routes")
+
+    async def _search_routes(self) -> None:
+        delay = FIRST_SEARCH
+        while delay < self._poll_interval:
+            await asyncio.sleep(delay)
+            missing = [topic for topic in self.topics_in_use() if self._is_missing(topic)]
+            if not missing:
+                return
+            await self.routes.refresh_all(missing)
+            delay *= 2
+
+    def _is_missing(self, topic: str) -> bool:
+        route = self.routes.get(topic)
+        return route is None or route.provisional
+
+    async def _refresh_routes(self) -> None:
+        await self.routes.refresh_all(self.topics_in_use())
+
+    async def _maintain_brokers(self) -> None:
+        for address in self.routes.drop_offline_brokers():
+            _LOG.info("broker address %s is in no route any more", address)
+            await self.brokers.drop(address)
+        await self.heartbeat()
+
+    async def _persist(self) -> None:
+        for consumer in list(self.consumers.values()):
+            await consumer.persist_offsets()
+
+    # Life
+
+    def start(self) -> None:
+        """Begin the scheduled work."""
+        self.every(FIRST_ROUTE_REFRESH, self._poll_interval, self._refresh_routes, "refresh routes")
+        self.every(FIRST_HEARTBEAT, self._heartbeat_interval, self._maintain_brokers, "heartbeat")
+        self.every(FIRST_PERSIST, self._persist_interval, self._persist, "commit offsets")
+
+    def every(
+        self, first: float, interval: float, action: Callable[[], Awaitable[None]], name: str
+    ) -> asyncio.Task[None]:
+        """Run the action again and again, until the task returned is cancelled or the client closes."""
+
+        async def run() -> None:
+            await asyncio.sleep(first)
+            while True:
+                try:
+                    await action()
+                except RemotingError as error:
+                    _LOG.warning("%s: %s failed: %s", self.client_id, name, error)
+                except Exception:
+                    _LOG.exception("%s: %s failed", self.client_id, name)
+                await asyncio.sleep(interval)
+
+        return self.spawn(run(), name)
+
+    def spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
+        """Run something that ends with the client at the latest."""
+        task = asyncio.create_task(work, name=f"{name} of {self.client_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """End the scheduled work and close all connections."""
+        await cancel(self._tasks)
+        await self.routes.close()
+        await self.brokers.close()
+        await self._name_server_connections.close()
+
+
+asker: ContextVar[asyncio.Task[Any] | None] = ContextVar("asker", default=None)
+"""Who waits for what is done here, in another task: a listener that shuts its own consumer down, for instance."""
+
+
+async def cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait until they have ended; not the current one, nor the one that it works for."""
+    spared = asyncio.current_task(), asker.get()
+    ending = [task for task in tasks if task not in spared]
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)

@@ -1,0 +1,109 @@
+"""One connection per address, made when first needed and again after it was lost.
+
+Callers that need the same address at the same time share one attempt. `introduce` runs on each new
+connection before anybody uses it: brokers must know a group from a heartbeat before they serve its pulls.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from rocket_remoting.session.connection import Connection, Handler
+from rocket_remoting.transports.transport import Transport
+from rocket_remoting.wire.errors import ConnectionLost, RemotingError
+
+_LOG = logging.getLogger(__name__)
+
+
+class Connections:
+    """Open connections by address."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        handler: Handler | None,
+        connect_timeout: float,
+        introduce: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._handler = handler
+        self._connect_timeout = connect_timeout
+        self._introduce = introduce
+        self._open: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Task[Connection]] = {}
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<Connections open={list(self._open)} opening={list(self._opening)}>"
+
+    def get(self, address: str) -> Connection | None:
+        """The open connection to the address, if there is one."""
+        connection = self._open.get(address)
+        return None if connection is None or connection.is_closed else connection
+
+    def addresses(self) -> list[str]:
+        """Addresses with an open connection."""
+        return [address for address, connection in self._open.items() if not connection.is_closed]
+
+    async def to(self, address: str) -> Connection:
+        """A connection to the address, introduced.
+
+        Raises:
+            ConnectError: Nobody listens there, or not within `connect_timeout`.
+            ConnectionLost: These connections are closed already.
+        """
+        connection = self._open.get(address)
+        if connection is not None and not connection.is_closed:
+            return connection
+        if self._closed:
+            raise ConnectionLost(address, "the client is shut down")
+        opening = self._opening.get(address)
+        if opening is None:
+            opening = asyncio.create_task(self._connect(address), name=f"connect to {address}")
+            self._opening[address] = opening
+            opening.add_done_callback(lambda task: self._opened(address, task))
+        # Shielded: others wait for the same attempt, and one of them giving up must not end it.
+        return await asyncio.shield(opening)
+
+    async def _connect(self, address: str) -> Connection:
+        connection = await self._transport.connect(
+            address, handler=self._handler, timeout=self._connect_timeout
+        )
+        try:
+            if self._introduce is not None:
+                await self._introduce(connection)
+        except RemotingError as error:
+            _LOG.warning("introducing this client to %s failed: %s", address, error)
+        except BaseException:
+            connection.abort("given up")
+            raise
+        if connection.is_closed:
+            raise ConnectionLost(address)
+        self._open[address] = connection
+        connection.add_close_callback(lambda closed: self._forget(address, closed))
+        return connection
+
+    def _opened(self, address: str, task: asyncio.Task[Connection]) -> None:
+        self._opening.pop(address, None)
+        if not task.cancelled():
+            task.exception()  # taken, also when every waiter has given up
+
+    def _forget(self, address: str, connection: Connection) -> None:
+        if self._open.get(address) is connection:
+            del self._open[address]
+
+    async def drop(self, address: str) -> None:
+        """Close the connection to an address nobody needs any more."""
+        connection = self._open.pop(address, None)
+        if connection is not None:
+            await connection.close()
+
+    async def close(self) -> None:
+        """Close all; no new ones are made."""
+        self._closed = True
+        for task in list(self._opening.values()):
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        connections, self._open = list(self._open.values()), {}
+        for connection in connections:
+            await connection.close()

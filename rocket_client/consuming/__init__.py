@@ -1,0 +1,1 @@
+"""Consumers: a member's share of the queues, pulls, listener calls, offsets."""

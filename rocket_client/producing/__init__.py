@@ -1,0 +1,1 @@
+"""Producers: one send with its attempts, and transactions."""

@@ -1,0 +1,1 @@
+"""One connection, seen from either end: requests and their answers, limits, turns."""

@@ -1,0 +1,1 @@
+"""What connections stand on: TCP, or memory for tests under virtual time."""

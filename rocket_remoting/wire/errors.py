@@ -1,0 +1,92 @@
+"""Errors of the remoting layer.
+
+::
+
+    RemotingError
+    ├── LocalProtocolError      we were asked to send what the protocol cannot carry
+    ├── RemoteProtocolError     the peer sent what the protocol does not allow
+    ├── ConnectError            no connection to .address
+    ├── ConnectionLost          the connection to .address ended before an answer came
+    ├── RequestTimeout          .address did not answer within .timeout seconds
+    ├── TooManyRequests         too many unanswered requests, or too many unsent bytes, on one connection
+    └── ResponseError           the peer answered with .code and .remark instead of success
+
+Blame is in the type: a `LocalProtocolError` is a bug on our side, a `RemoteProtocolError` one on the other.
+"""
+
+from rocket_remoting.wire.codes import request_name, response_name
+
+
+class RemotingError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class LocalProtocolError(RemotingError):
+    """We were asked to send what the protocol cannot carry."""
+
+
+class RemoteProtocolError(RemotingError):
+    """The peer sent what the protocol does not allow."""
+
+
+class ConnectError(RemotingError):
+    """No connection to `address` could be made."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"cannot connect to {address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["ConnectError"], tuple[str, str]]:
+        return type(self), (self.address, self.reason)
+
+
+class ConnectionLost(RemotingError):  # noqa: N818 - a state, not a mistake
+    """The connection to `address` ended before the answer came, or was closed when a request was made."""
+
+    def __init__(self, address: str, reason: str = "connection closed") -> None:
+        super().__init__(f"connection to {address} lost: {reason}")
+        self.address = address
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type["ConnectionLost"], tuple[str, str]]:
+        return type(self), (self.address, self.reason)
+
+
+class RequestTimeout(RemotingError):  # noqa: N818 - a state, not a mistake
+    """`address` did not answer `request_code` within `timeout` seconds; it may have acted all the same."""
+
+    def __init__(self, address: str, request_code: int, timeout: float) -> None:
+        super().__init__(f"{request_name(request_code)} to {address}: no answer within {timeout:g} s")
+        self.address = address
+        self.request_code = request_code
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[type["RequestTimeout"], tuple[str, int, float]]:
+        return type(self), (self.address, self.request_code, self.timeout)
+
+
+class TooManyRequests(RemotingError):  # noqa: N818 - a state, not a mistake
+    """One connection has as many unanswered requests or unsent bytes as its limits allow."""
+
+
+class ResponseError(RemotingError):
+    """`address` answered `request_code` with `code` (see `ResponseCode`) and `remark` instead of success."""
+
+    def __init__(
+        self, code: int, remark: str | None = None, *, address: str = "", request_code: int = -1
+    ) -> None:
+        request = f"{request_name(request_code)} " if request_code >= 0 else ""
+        place = f"to {address} " if address else ""
+        super().__init__(f"{request}{place}answered {response_name(code)}: {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark
+        self.address = address
+        self.request_code = request_code
+
+    def __reduce__(self) -> tuple[object, tuple[int, str | None, str, int]]:
+        return _response_error, (self.code, self.remark, self.address, self.request_code)
+
+
+def _response_error(code: int, remark: str | None, address: str, request_code: int) -> ResponseError:
+    return ResponseError(code, remark, address=address, request_code=request_code)
