@@ -38,7 +38,7 @@ from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.check_service import TransactionCheckService
 from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_broker.writing.message_writer import Host, MessageWriter
+from rocket_broker.writing.message_writer import MessageWriter
 from rocket_remoting.clock import Clock
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.buffers import BufferBudget
@@ -46,6 +46,7 @@ from rocket_remoting.session.connection import Connection
 from rocket_remoting.transports.transport import Server, Transport
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.errors import ConnectError, RemotingError
+from rocket_remoting.wire.message import Host
 
 __all__ = ["Broker"]
 

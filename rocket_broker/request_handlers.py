@@ -42,13 +42,14 @@ from rocket_broker.tables.consumer_offset_table import ConsumerOffsetTable
 from rocket_broker.tables.subscription_group_table import SubscriptionGroupTable
 from rocket_broker.tables.topic_table import TopicTable
 from rocket_broker.transaction.half_messages import HalfMessages
-from rocket_broker.writing.message_writer import Host, MessageWriter
+from rocket_broker.writing.message_writer import MessageWriter
 from rocket_broker.writing.new_queues import NewQueues
 from rocket_remoting.clock import Clock
 from rocket_remoting.session.address import parse_address
 from rocket_remoting.session.connection import Connection
 from rocket_remoting.wire.codes import RequestCode as Code
 from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
+from rocket_remoting.wire.message import Host
 
 __all__ = ["STORING", "RequestHandlers"]
 

@@ -37,12 +37,12 @@ if TYPE_CHECKING:  # what type checkers see; `_MODULES` says the same to the int
     from streamkit.listener import send_to as send_to
     from streamkit.listener import stream_listener as stream_listener
     from streamkit.listener import transaction_listener as transaction_listener
-    from streamkit.messaging.channel import MessageChannel as MessageChannel
-    from streamkit.messaging.converter import MessageConverter as MessageConverter
     from streamkit.messaging.headers import MessageHeaders as MessageHeaders
     from streamkit.messaging.interceptor import ChannelInterceptor as ChannelInterceptor
     from streamkit.messaging.message import ErrorMessage as ErrorMessage
     from streamkit.messaging.message import Message as Message
+    from streamkit.messaging.message_channel import MessageChannel as MessageChannel
+    from streamkit.messaging.message_converter import MessageConverter as MessageConverter
     from streamkit.messaging.transaction import TransactionState as TransactionState
 
 _MODULES = {
@@ -52,8 +52,8 @@ _MODULES = {
     "Header": "streamkit.listener",
     "Headers": "streamkit.listener",
     "Message": "streamkit.messaging.message",
-    "MessageChannel": "streamkit.messaging.channel",
-    "MessageConverter": "streamkit.messaging.converter",
+    "MessageChannel": "streamkit.messaging.message_channel",
+    "MessageConverter": "streamkit.messaging.message_converter",
     "MessageHeaders": "streamkit.messaging.headers",
     "Payload": "streamkit.listener",
     "Processor": "streamkit.declarations",

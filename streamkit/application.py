@@ -29,7 +29,7 @@ from streamkit.errors import ApplicationError, StreamkitError
 from streamkit.foreground import run_until_signal
 from streamkit.listener import BindingName, name_of
 from streamkit.messaging.channel import SubscribableChannel, running_loop
-from streamkit.messaging.converter import MessageConverter
+from streamkit.messaging.message_converter import MessageConverter
 from streamkit.messaging.portal import LoopPortal, Portal
 from streamkit.pollable_source import PollableMessageSource
 from streamkit.registering import Registering
@@ -391,7 +391,7 @@ class StreamApplication(Registering):
         strict: bool = False,
         properties: "Mapping[str, Scalar] | None" = None,
         provide: Mapping[str, object] | None = None,
-    ) -> "Harness":
+    ) -> "Harness[Self]":
         """Return a context in which the application runs on memory and virtual time, for tests.
 
         Args:

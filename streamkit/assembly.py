@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
 from streamkit.anonymous_groups import tell_anonymous
 from streamkit.arguments import describe, plan_arguments
@@ -48,9 +48,6 @@ from streamkit.parts import Parts
 from streamkit.polled_binding import PolledBinding
 from streamkit.results import check_result, warn_of_lost_result
 from streamkit.transactions import prepare_listener
-
-if TYPE_CHECKING:
-    from streamkit.application import StreamApplication
 
 __all__ = ["Assembly"]
 
@@ -274,7 +271,7 @@ class Assembly:
         binding = self._factory.output(name, self._parts.channels[name])
         for declaration in self._feeders:
             if uniform(declaration.output) == uniform(name):
-                binding.feeders.append(declaration.make(cast("StreamApplication", self._parts.application)))
+                binding.feeders.append(declaration.make(self._parts.application))
         self._parts.service.add(binding)
 
     def _bind_functions(self) -> None:

@@ -20,8 +20,8 @@ from streamkit.binder.settlement import Settlement
 from streamkit.errors import ConfigurationError, MessageConversionError, MessageHandlingError
 from streamkit.invocation import ListenerHandler, call_on_thread
 from streamkit.listener import Header
-from streamkit.messaging.converter import type_name
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_converter import type_name
 
 __all__ = ["BATCH_HEADERS", "BatchListenerHandler", "BatchPlan", "plan_batch_arguments"]
 

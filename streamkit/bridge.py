@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from streamkit.errors import BlockingSendError
-from streamkit.messaging.channel import MessageChannel, running_loop
+from streamkit.messaging.channel import running_loop
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_channel import MessageChannel
 from streamkit.messaging.portal import Portal
 
 __all__ = ["StreamBridge"]

@@ -30,7 +30,7 @@ from streamkit.messaging.message import Message
 from streamkit.messaging.mime import MimeType
 
 if TYPE_CHECKING:
-    from streamkit.messaging.channel import MessageChannel
+    from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["CloudEvents", "cloud_event"]
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
-    from streamkit.application import StreamApplication
     from streamkit.binder.binding import Feeder
 
 __all__ = ["FeederDeclaration", "feeders_on", "note_feeder"]
@@ -20,11 +19,11 @@ class FeederDeclaration:
 
     Attributes:
         output: The output binding's name.
-        make: Makes it, for one run of an application.
+        make: Makes it for one run of an application, which is its argument.
     """
 
     output: str
-    make: "Callable[[StreamApplication], Feeder]"
+    make: "Callable[[Any], Feeder]"
 
 
 def note_feeder(function: F, declaration: FeederDeclaration) -> F:

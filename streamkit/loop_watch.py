@@ -14,9 +14,9 @@ from weakref import WeakSet
 from streamkit.code_location import line_of
 from streamkit.errors import UseAfterFork
 from streamkit.events import loop_blocked, notify
-from streamkit.messaging.channel import MessageChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["BLOCKED_AFTER", "ForkGuard", "ForkedPortal", "LoopWatch", "after_fork", "refuse_after_fork"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from streamkit.binder.named_objects import NamedObjects
 from streamkit.declarations import declarations_of
@@ -16,7 +16,6 @@ from streamkit.registrations import Registrations
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from dependency_injector.containers import Container
 
-    from streamkit.application import StreamApplication
     from streamkit.binder.attempts import RetryPolicy
     from streamkit.binder.binder import ConsumerDestination, ProducerDestination
     from streamkit.binder.binding import Feeder
@@ -76,7 +75,7 @@ class Registering:
 
         return register(name) if callable(name) else register
 
-    def feed(self, output: BindingName, make: "Callable[[StreamApplication], Feeder]") -> None:
+    def feed(self, output: BindingName, make: "Callable[[Self], Feeder]") -> None:
         """Have something send to an output binding by itself: made for each run, started when the binding is bound,
         stopped before it is unbound.
         """

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import count
 
 from binders.inmemory.batch_consumer import ConcurrentBatchBinding, OrderedBatchBinding
+from binders.inmemory.binder_type import TYPE
 from binders.inmemory.broker import DEAD_LETTER_PREFIX, InMemoryBroker
 from binders.inmemory.consumer import (
     ConcurrentConsumerBinding,
@@ -12,7 +13,6 @@ from binders.inmemory.consumer import (
 )
 from binders.inmemory.destination import Destination
 from binders.inmemory.group import Group
-from binders.inmemory.plugin import TYPE
 from binders.inmemory.polled import InMemoryPolledSource
 from binders.inmemory.producer import InMemoryProducerBinding, InMemoryTransactionalProducerBinding
 from binders.inmemory.properties import InMemoryBinderProperties

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from binders.inmemory.binder_type import TYPE
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import hookimpl
-
-TYPE = "inmemory"
 
 
 @hookimpl

@@ -12,13 +12,13 @@ from typing import ClassVar, Final, TypeVar
 from uuid import uuid4
 
 from binders.kafka.binder_properties import PREFIX, KafkaBinderProperties
+from binders.kafka.binder_type import TYPE
 from binders.kafka.clients import ClientMaker, ProducerClient, connect_producer, connect_transactional
 from binders.kafka.connecting import RefusedError, located
 from binders.kafka.consumer import KafkaConsumerBinding, KafkaMember, Membership
 from binders.kafka.dead_letter import DeadLetters, DeadLetterTopic, Dropped
 from binders.kafka.fetching import ConsumerClient, Subscription
 from binders.kafka.handling import in_batches, one_by_one
-from binders.kafka.plugin import TYPE
 from binders.kafka.polled import KafkaPolledSource
 from binders.kafka.producer import KafkaProducerBinding
 from binders.kafka.properties import AckMode, KafkaConsumerProperties, KafkaProducerProperties

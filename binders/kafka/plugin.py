@@ -4,12 +4,11 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel
 
+from binders.kafka.binder_type import TYPE
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import hookimpl
 from streamkit.errors import ConfigurationError
-
-TYPE = "kafka"
 
 
 @hookimpl

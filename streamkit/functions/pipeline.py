@@ -11,9 +11,10 @@ from typing import Final, Protocol
 from streamkit.arguments import Reader
 from streamkit.functions.streams import StreamFunction
 from streamkit.invocation import ListenerHandler, Outputs, SendElsewhere, call_on_thread
-from streamkit.messaging.converter import CompositeMessageConverter, type_name, without_none
+from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.headers import SEND_TO_DESTINATION
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_converter import type_name, without_none
 
 __all__ = ["ItemsHandler", "Joint", "JointReader", "Stage", "StreamStage", "items_of", "send_to_outputs"]
 

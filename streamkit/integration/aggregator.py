@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from streamkit.messaging.channel import MessageChannel
 from streamkit.messaging.headers import CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["Aggregator"]
 

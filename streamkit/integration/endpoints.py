@@ -6,9 +6,9 @@ from uuid import uuid4
 
 from streamkit.errors import MessageDeliveryError
 from streamkit.expression import compile_expression
-from streamkit.messaging.channel import MessageChannel
 from streamkit.messaging.headers import CORRELATION_ID, SEQUENCE_NUMBER, SEQUENCE_SIZE
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["Bridge", "MessageFilter", "Router", "Splitter", "Transformer"]
 

@@ -4,9 +4,10 @@ import asyncio
 from typing import cast
 
 from streamkit.errors import MessageDeliveryError
-from streamkit.messaging.channel import DirectChannel, MessageChannel
+from streamkit.messaging.channel import DirectChannel
 from streamkit.messaging.headers import REPLY_CHANNEL
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["MessagingGateway", "reply_channel"]
 

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from streamkit.messaging.cancellation import ends_more_than_the_call
-from streamkit.messaging.channel import MessageChannel
 from streamkit.messaging.message import Message
+from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["Poller"]
 

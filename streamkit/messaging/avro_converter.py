@@ -18,9 +18,9 @@ import msgspec
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.avro_limits import AvroLimits
 from streamkit.messaging.avro_schema import Schema, schema_of
-from streamkit.messaging.converter import Reader, Writer, type_name, without_none
 from streamkit.messaging.document_limits import MAX_DOCUMENT_SIZE
 from streamkit.messaging.json_converter import path_of, wrong_payload
+from streamkit.messaging.message_converter import Reader, Writer, type_name, without_none
 from streamkit.messaging.mime import MimeType
 
 __all__ = ["AvroConverter"]

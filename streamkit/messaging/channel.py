@@ -13,7 +13,6 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from typing import Protocol
 
 from streamkit.errors import BlockingSendError
 from streamkit.messaging.dispatcher import (
@@ -28,23 +27,6 @@ from streamkit.messaging.interceptor import ChannelInterceptor, InterceptorChain
 from streamkit.messaging.message import Message
 from streamkit.messaging.portal import Portal
 from streamkit.messaging.transaction import ChannelTransaction
-
-
-class MessageChannel(Protocol):
-    """Takes messages."""
-
-    @property
-    def name(self) -> str:
-        """The name errors and settings know it by."""
-        ...
-
-    def send(self, message: Message[object], timeout: float | None = None) -> bool:
-        """True when the message was accepted, False when it was stopped or not within `timeout` seconds."""
-        ...
-
-    async def asend(self, message: Message[object], timeout: float | None = None) -> bool:
-        """True when the message was accepted, False when it was stopped or not within `timeout` seconds."""
-        ...
 
 
 class InterceptableChannel(ABC):

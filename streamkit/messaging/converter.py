@@ -5,16 +5,17 @@ function that converts; that function is all that runs for a message. The conten
 message's own header, else the binding's, else `application/json`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import NoneType, UnionType
-from typing import Any, Protocol, TypeAlias, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 from streamkit.errors import MessageConversionError
+from streamkit.messaging.avro_converter import AvroConverter
+from streamkit.messaging.json_converter import JsonConverter
 from streamkit.messaging.message import NO_PAYLOAD, Message
+from streamkit.messaging.message_converter import MessageConverter, Reader, Writer, type_name
 from streamkit.messaging.mime import MimeType
-
-Reader: TypeAlias = Callable[[bytes], object]
-Writer: TypeAlias = Callable[[Any], bytes]
+from streamkit.messaging.plain_converter import BytesConverter, TextConverter
 
 DEFAULT_CONTENT_TYPE = "application/json"
 
@@ -22,32 +23,11 @@ DEFAULT_CONTENT_TYPE = "application/json"
 _KEPT = 100
 
 
-class MessageConverter(Protocol):
-    """Makes the functions that convert."""
-
-    def reader(self, type_: object, mime: MimeType) -> Reader | None:
-        """What makes a `type_` (any annotation) of bytes of content type `mime`; None: not by this converter.
-
-        Raises:
-            MessageConversionError: The annotation is this converter's, but cannot be honoured.
-        """
-        ...
-
-    def writer(self, type_: type, mime: MimeType) -> Writer | None:
-        """What makes bytes of content type `mime` of an instance of `type_`; None: not by this converter."""
-        ...
-
-
 class CompositeMessageConverter:
     """Asks the user's converters first, then those that come with streamkit."""
 
     def __init__(self, converters: Sequence[MessageConverter] = ()) -> None:
         """Makes a converter of `converters`, tried in their order before the provided ones."""
-        # Late: these modules need the names above.
-        from streamkit.messaging.avro_converter import AvroConverter
-        from streamkit.messaging.json_converter import JsonConverter
-        from streamkit.messaging.plain_converter import BytesConverter, TextConverter
-
         provided = (BytesConverter(), TextConverter(), JsonConverter(), AvroConverter())
         self.converters: tuple[MessageConverter, ...] = (*converters, *provided)
 
@@ -200,22 +180,6 @@ class PayloadWriter:
                 self._writers.clear()
             writer = self._writers[type_, content_type] = self._converter.writer(type_, content_type)
         return writer
-
-
-def type_name(type_: object) -> str:
-    """How errors call an annotation: `Order`, `list[Order]`."""
-    if isinstance(type_, type) and not get_args(type_):
-        return type_.__qualname__
-    return str(type_).replace("typing.", "")
-
-
-def without_none(type_: object) -> object:
-    """`X` of `X | None`, else `type_` itself."""
-    if get_origin(type_) in (Union, UnionType):
-        others = [argument for argument in get_args(type_) if argument is not NoneType]
-        if len(others) == 1:
-            return others[0]
-    return type_
 
 
 def _nothing(type_: object) -> object:

@@ -3,13 +3,11 @@
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from streamkit.messaging.handler import is_async
 from streamkit.messaging.message import Message
-
-if TYPE_CHECKING:  # channels hold interceptors, interceptors are told their channel
-    from streamkit.messaging.channel import MessageChannel
+from streamkit.messaging.message_channel import MessageChannel
 
 log = logging.getLogger(__name__)
 
@@ -24,25 +22,25 @@ class ChannelInterceptor:
     on. Receiving, where a channel is received from, goes the same way.
     """
 
-    def pre_send(self, message: Message[object], channel: "MessageChannel") -> Hooked | Awaitable[Hooked]:
+    def pre_send(self, message: Message[object], channel: MessageChannel) -> Hooked | Awaitable[Hooked]:
         """The message to send instead; None stops it, and the sender is told False."""
         return message
 
     def post_send(
-        self, message: Message[object], channel: "MessageChannel", sent: bool
+        self, message: Message[object], channel: MessageChannel, sent: bool
     ) -> Awaitable[None] | None:
         """The message was sent, or timed out; not called when sending raised."""
 
     def after_send_completion(
-        self, message: Message[object], channel: "MessageChannel", sent: bool, error: BaseException | None
+        self, message: Message[object], channel: MessageChannel, sent: bool, error: BaseException | None
     ) -> Awaitable[None] | None:
         """The sending is over; `error` is what it raised, if it did. Raising here is only logged."""
 
-    def pre_receive(self, channel: "MessageChannel") -> bool:
+    def pre_receive(self, channel: MessageChannel) -> bool:
         """False: nothing is received, and the receiver is given None."""
         return True
 
-    def post_receive(self, message: Message[object], channel: "MessageChannel") -> Hooked:
+    def post_receive(self, message: Message[object], channel: MessageChannel) -> Hooked:
         """The message the receiver gets instead; None keeps it from the receiver."""
         return message
 
@@ -69,7 +67,7 @@ class InterceptorChain:
     async def send(
         self,
         message: Message[object],
-        channel: "MessageChannel",
+        channel: MessageChannel,
         do_send: Callable[[Message[object], float | None], Awaitable[bool]],
         timeout: float | None,
     ) -> bool:
@@ -103,7 +101,7 @@ class InterceptorChain:
     async def _complete(
         self,
         message: Message[object],
-        channel: "MessageChannel",
+        channel: MessageChannel,
         sent: bool,
         error: BaseException | None,
         stopped_by: ChannelInterceptor | None,
@@ -121,11 +119,11 @@ class InterceptorChain:
             except Exception:
                 log.exception("%r.after_send_completion failed on %r", interceptor, channel)
 
-    def before_receive(self, channel: "MessageChannel") -> bool:
+    def before_receive(self, channel: MessageChannel) -> bool:
         """True when every interceptor lets the channel be received from."""
         return all(interceptor.pre_receive(channel) for interceptor in self.interceptors)
 
-    def after_receive(self, message: Message[object], channel: "MessageChannel") -> Hooked:
+    def after_receive(self, message: Message[object], channel: MessageChannel) -> Hooked:
         """The message as the interceptors leave it; None when one keeps it."""
         passed: Hooked = message
         for interceptor in self.interceptors:

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import inspect
 
 from streamkit.errors import MessageConversionError
-from streamkit.messaging.converter import Reader, Writer, type_name
 from streamkit.messaging.document_limits import MAX_DOCUMENT_SIZE, UNCOUNTED_SIZE, require_readable_json
+from streamkit.messaging.message_converter import Reader, Writer, type_name
 from streamkit.messaging.mime import MimeType
 
 _NOT_JSON = "neither a dataclass, a msgspec Struct, a TypedDict, a pydantic model nor a builtin"

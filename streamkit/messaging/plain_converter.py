@@ -12,8 +12,8 @@ import msgspec
 
 from streamkit.errors import MessageConversionError
 from streamkit.messaging.charset import text_codec
-from streamkit.messaging.converter import Reader, Writer, type_name, without_none
 from streamkit.messaging.message import NoPayload
+from streamkit.messaging.message_converter import Reader, Writer, type_name, without_none
 from streamkit.messaging.mime import APPLICATION_OCTET_STREAM, MimeType
 
 _BYTES_LIKE = (bytes, bytearray, memoryview)

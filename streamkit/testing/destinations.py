@@ -1,21 +1,19 @@
 """Where a test sends messages, and where it finds those that the application sent."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, TypeVar, cast, overload
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeVar, cast, overload
 
-from streamkit.binder.binder import ConsumerDestination, ProducerBinding, ProducerDestination
+from streamkit.binder.binder import Binder, ConsumerDestination, ProducerBinding, ProducerDestination
 from streamkit.binder.binding_settings import topics_of
 from streamkit.binder.delivery import Delivery, StartPosition
 from streamkit.binder.permits import Permits
 from streamkit.binder.settlement import ACCEPT, Settlement
-from streamkit.config.settings import ConsumerProperties, ProducerProperties
+from streamkit.config.settings import BindingProperties, ConsumerProperties, ProducerProperties
 from streamkit.errors import BinderError, MessageConversionError
+from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.headers import SEQUENCE
 from streamkit.messaging.message import Message
-
-if TYPE_CHECKING:  # the harness makes these
-    from streamkit.testing.harness import Harness
 
 __all__ = ["InputDestination", "OutputDestination", "described"]
 
@@ -24,15 +22,43 @@ T = TypeVar("T")
 _SHOWN: Final = 200
 
 
+class RunningTest(Protocol):
+    """What destinations ask of the harness that makes them."""
+
+    def properties(self, name: str) -> BindingProperties:
+        """Return the settings of a binding."""
+        ...
+
+    def binder(self, name: str) -> Binder:
+        """Return the binder behind a binding, or the default one."""
+        ...
+
+    def converter(self) -> CompositeMessageConverter:
+        """Return the application's converter."""
+        ...
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the application's loop."""
+        ...
+
+    def settle(self) -> None:
+        """Let everything happen that can happen without time passing."""
+        ...
+
+    def what_happened(self) -> str:
+        """Return what the application has sent, and its errors, for people."""
+        ...
+
+
 class InputDestination:
     """Where a test sends what the application receives."""
 
-    def __init__(self, harness: "Harness", name: str) -> None:
+    def __init__(self, harness: RunningTest, name: str) -> None:
         self._harness = harness
         properties = harness.properties(name)
         binder = harness.binder(name)
         topic = topics_of(properties.destination or name)[0]
-        self._write = harness.app.container.converter().payload_writer(properties.content_type)
+        self._write = harness.converter().payload_writer(properties.content_type)
         destination = ProducerDestination(
             topic, f"test of {name}", ProducerProperties(), binder.producer_properties(), _ignore
         )
@@ -53,7 +79,7 @@ class InputDestination:
 class OutputDestination:
     """What the application has sent to one destination."""
 
-    def __init__(self, harness: "Harness", name: str, topic: str) -> None:
+    def __init__(self, harness: RunningTest, name: str, topic: str) -> None:
         self._harness = harness
         self._topic = topic
         self._content_type = harness.properties(name).content_type
@@ -146,7 +172,7 @@ class OutputDestination:
     def _read(self, message: Message[bytes], type_: type[T] | None) -> "Message[T] | Message[bytes]":
         if type_ is None:
             return message
-        converter = self._harness.app.container.converter()
+        converter = self._harness.converter()
         try:
             value = converter.payload_reader(type_, self._content_type)(message)
         except MessageConversionError as error:

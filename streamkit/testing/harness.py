@@ -17,11 +17,11 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self
 
 from dependency_injector import providers
+from typing_extensions import TypeVar
 
-from streamkit.application import StreamApplication
 from streamkit.binder.binder import Binder, BinderContext
 from streamkit.binder.binding_settings import topics_of
 from streamkit.binder.registry import BinderTypes
@@ -33,13 +33,16 @@ from streamkit.errors import BinderError
 from streamkit.events import message_sent
 from streamkit.listener import BindingName, name_of
 from streamkit.messaging.channel import running_loop
+from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.messaging.portal import LoopPortal
 from streamkit.testing.destinations import InputDestination, OutputDestination, described
+from streamkit.testing.tested_application import TestedApplication
 from streamkit.testing.virtual_time import VirtualTime, VirtualTimeLoop
 
 __all__ = ["Harness", "InputDestination", "OutputDestination"]
 
+A = TypeVar("A", bound=TestedApplication, default=Any)
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -48,7 +51,7 @@ _MEMORY: Final = "inmemory"
 _NOW: Final = 1e-6
 
 
-class Harness:
+class Harness(Generic[A]):
     """An application under test; a context that starts and stops it.
 
     Attributes:
@@ -59,7 +62,7 @@ class Harness:
 
     def __init__(
         self,
-        app: StreamApplication,
+        app: A,
         *,
         strict: bool = False,
         properties: Mapping[str, Scalar] | None = None,
@@ -209,6 +212,10 @@ class Harness:
     def properties(self, name: str) -> BindingProperties:
         """Return the settings of a binding."""
         return self.app.container.settings().value.binding(name)
+
+    def converter(self) -> CompositeMessageConverter:
+        """Return the application's converter."""
+        return self.app.container.converter()
 
     def binder(self, name: str) -> Binder:
         """Return the binder behind a binding, or the default one."""

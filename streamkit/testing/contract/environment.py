@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cached_property
 from types import MappingProxyType
@@ -112,13 +112,3 @@ class ContractEnvironment(ABC):
 
     async def create_topic(self, name: str, partitions: int) -> None:  # noqa: B027  # most need nothing
         """Make a topic with that many partitions, where systems do not make topics by themselves."""
-
-    def check(self, case: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
-        """Run one case."""
-        from streamkit.testing.contract.scenario import Scenario
-
-        async def main() -> None:
-            async with self.around(), Scenario(self) as scenario:
-                await case(scenario)
-
-        self.run(main())

@@ -20,7 +20,7 @@ from streamkit.errors import UnsupportedCapability
 from streamkit.messaging.message import Message
 from streamkit.testing.contract.environment import ContractEnvironment
 
-__all__ = ["Recorder", "Scenario", "case"]
+__all__ = ["Recorder", "Scenario", "case", "run_case"]
 
 T = TypeVar("T")
 
@@ -38,10 +38,22 @@ def case(function: Case) -> Callable[[Any, ContractEnvironment], None]:
 
     @wraps(function)
     def test(self: object, environment: ContractEnvironment) -> None:
-        environment.check(partial(function, self))
+        run_case(environment, partial(function, self))
 
     del test.__wrapped__  # pytest would look for a fixture called like its argument
     return test
+
+
+def run_case(
+    environment: ContractEnvironment, function: "Callable[[Scenario], Coroutine[Any, Any, None]]"
+) -> None:
+    """Run one case in an environment, with a scenario of its own."""
+
+    async def main() -> None:
+        async with environment.around(), Scenario(environment) as scenario:
+            await function(scenario)
+
+    environment.run(main())
 
 
 class Recorder(Generic[T]):

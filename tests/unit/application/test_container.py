@@ -6,7 +6,7 @@ from dependency_injector import providers
 
 from streamkit.application import StreamApplication
 from streamkit.errors import MessageConversionError
-from streamkit.messaging.converter import Reader, Writer
+from streamkit.messaging.message_converter import Reader, Writer
 from streamkit.messaging.mime import MimeType
 from streamkit.testing.harness import Harness
 

@@ -8,6 +8,7 @@ import pytest
 from rocket_client import PushConsumer
 from streamkit.binder.binder import ConsumerDestination
 from streamkit.testing.contract import Scenario
+from streamkit.testing.contract.scenario import run_case
 from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import VirtualRocketEnvironment
 
@@ -40,4 +41,4 @@ def test_a_consumer_can_be_changed_before_it_starts(environment: VirtualRocketEn
         await s.send(second, "of the second")
         assert await received.settled(1) == ["of the second"]
 
-    environment.check(case)
+    run_case(environment, case)

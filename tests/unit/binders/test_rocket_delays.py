@@ -5,6 +5,7 @@ from pathlib import Path
 
 from streamkit.messaging.headers import DELAY, DELAY_LEVEL
 from streamkit.testing.contract import Scenario
+from streamkit.testing.contract.scenario import run_case
 from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import VirtualRocketEnvironment
 
@@ -23,4 +24,4 @@ def test_a_level_that_is_none_leaves_the_delay(tmp_path: Path) -> None:
         assert min(received.times) - sent.times[0] >= 4.75
 
     with VirtualTime() as time:
-        VirtualRocketEnvironment(time, tmp_path).check(main)
+        run_case(VirtualRocketEnvironment(time, tmp_path), main)

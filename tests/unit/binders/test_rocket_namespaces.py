@@ -9,6 +9,7 @@ from binders.rocket.binder import RocketBinder
 from streamkit import Message, StreamApplication, send_to
 from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.testing.contract import Recorder, Scenario
+from streamkit.testing.contract.scenario import run_case
 from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import PREFIX, VirtualRocketEnvironment
 
@@ -70,7 +71,7 @@ def test_a_listener_and_its_output_work_inside(environment: VirtualRocketEnviron
         where = app.binding("in").binder.binder.dead_letter_destination("orders", "kitchen")
         assert where == "%DLQ%kitchen"
 
-    environment.check(scene)
+    run_case(environment, scene)
 
 
 def test_a_binding_may_have_a_namespace_of_its_own(environment: VirtualRocketEnvironment) -> None:
@@ -83,7 +84,7 @@ def test_a_binding_may_have_a_namespace_of_its_own(environment: VirtualRocketEnv
         await s.send("left%orders", b"tea")
         await receipts.settled(1)
 
-    environment.check(scene)
+    run_case(environment, scene)
 
 
 def test_an_anonymous_listener_begins_inside(environment: VirtualRocketEnvironment) -> None:
@@ -98,7 +99,7 @@ def test_an_anonymous_listener_begins_inside(environment: VirtualRocketEnvironme
         await s.send("left%orders", b"after")
         assert await heard.settled(1) == [b"after"]
 
-    environment.check(scene)
+    run_case(environment, scene)
 
 
 def test_groups_of_two_namespaces_may_want_different_things(environment: VirtualRocketEnvironment) -> None:
@@ -123,7 +124,7 @@ def test_groups_of_two_namespaces_may_want_different_things(environment: Virtual
         assert await heard["left"].settled(1) == [b"left"]
         assert heard["right"].items == []
 
-    environment.check(scene)
+    run_case(environment, scene)
 
 
 def test_spark_is_told_the_names_of_the_broker(environment: VirtualRocketEnvironment) -> None:
@@ -141,4 +142,4 @@ def test_spark_is_told_the_names_of_the_broker(environment: VirtualRocketEnviron
         assert (source["subscribe"], source["consumerGroup"]) == ("left%orders", "left%kitchen")
         assert (sink["topic"], sink["producerGroup"]) == ("left%receipts", "left%receipts")
 
-    environment.check(scene)
+    run_case(environment, scene)

@@ -17,6 +17,7 @@ from streamkit.binder.permits import Permits
 from streamkit.config.settings import ConsumerProperties
 from streamkit.pollable_source import PollableMessageSource
 from streamkit.testing.contract import Scenario
+from streamkit.testing.contract.scenario import run_case
 from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import VirtualRocketEnvironment
 
@@ -73,7 +74,7 @@ def test_a_queue_that_went_and_came_back_is_not_set_back(environment: VirtualRoc
             (queue,) = (await admin.topic_route(topic)).subscribe_queues
             assert await admin.committed_offset(queue, group) == 2
 
-    environment.check(main)
+    run_case(environment, main)
 
 
 _NAME_SERVER = "spring.cloud.stream.rocketmq.binder.name-server"
@@ -117,7 +118,7 @@ def test_a_redelivery_moves_its_own_queue_only(environment: VirtualRocketEnviron
                 (queue,) = (await admin.topic_route(name)).subscribe_queues
                 assert await admin.committed_offset(queue, group) == offset
 
-    environment.check(main)
+    run_case(environment, main)
 
 
 def test_a_reset_stays_until_the_next_poll(environment: VirtualRocketEnvironment) -> None:
@@ -157,7 +158,7 @@ def test_a_reset_stays_until_the_next_poll(environment: VirtualRocketEnvironment
             await app.stop(5)
             assert await admin.committed_offset(queue, group) == 0
 
-    environment.check(main)
+    run_case(environment, main)
 
 
 class SlowCommits(LitePullConsumer):
@@ -194,4 +195,4 @@ def test_a_stop_that_is_given_up_leaves_the_group_all_the_same(environment: Virt
             with pytest.raises(ResponseError, match="not online"):
                 await admin.consumer_connections(group)
 
-    environment.check(main)
+    run_case(environment, main)

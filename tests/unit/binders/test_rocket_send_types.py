@@ -14,6 +14,7 @@ from streamkit.errors import BinderError, MessageDeliveryError
 from streamkit.events import send_failed
 from streamkit.messaging.message import ErrorMessage
 from streamkit.testing.contract import Scenario
+from streamkit.testing.contract.scenario import run_case
 from streamkit.testing.virtual_time import VirtualTime
 from tests.contract.rocket_environment import VirtualRocketEnvironment
 
@@ -53,7 +54,7 @@ def test_messages_arrive_in_their_partition_and_in_order(
         assert [message.payload for message in messages] == [b"%d" % number for number in range(count)]
         assert {message.headers["rocketmq_QUEUE_ID"] for message in messages} == {3}
 
-    environment.check(main)
+    run_case(environment, main)
 
 
 def test_what_the_broker_refuses_later_is_told(environment: VirtualRocketEnvironment) -> None:
@@ -85,7 +86,7 @@ def test_what_the_broker_refuses_later_is_told(environment: VirtualRocketEnviron
         assert "forbidden" in str(told[0])
         assert error.payload.__cause__ is told[0]
 
-    environment.check(main)
+    run_case(environment, main)
 
 
 _NAME_SERVER = "spring.cloud.stream.rocketmq.binder.name-server"

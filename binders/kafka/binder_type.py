@@ -1,0 +1,3 @@
+"""The type by which settings name this binder."""
+
+TYPE = "kafka"

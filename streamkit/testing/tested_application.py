@@ -1,0 +1,50 @@
+"""What the test harness asks of an application."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from dependency_injector.containers import Container
+
+from streamkit.binder.binding import Binding
+from streamkit.config.environment import Environment
+from streamkit.container import ApplicationContainer
+from streamkit.messaging.channel import SubscribableChannel
+from streamkit.messaging.portal import Portal
+
+__all__ = ["TestedApplication"]
+
+
+class TestedApplication(Protocol):
+    """A `StreamApplication`, as the harness sees it."""
+
+    @property
+    def container(self) -> ApplicationContainer:
+        """The application's parts."""
+        ...
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """Where names are looked up."""
+        ...
+
+    @property
+    def environment(self) -> Environment:
+        """All settings."""
+        ...
+
+    @property
+    def bindings(self) -> Mapping[str, Binding]:
+        """The bindings by name, while the application runs."""
+        ...
+
+    def channel(self, name: str) -> SubscribableChannel:
+        """Return the channel of a binding, or an error channel."""
+        ...
+
+    async def start(self, *, portal: Portal | None, watch_loop: bool, serve_management: bool) -> None:
+        """Start on the running loop."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop."""
+        ...
