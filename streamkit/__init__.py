@@ -20,23 +20,23 @@ if TYPE_CHECKING:  # what type checkers see; `_MODULES` says the same to the int
     from streamkit.application import StreamApplication as StreamApplication
     from streamkit.binder.acknowledgment import Acknowledgment as Acknowledgment
     from streamkit.bridge import StreamBridge as StreamBridge
-    from streamkit.declarations import Processor as Processor
-    from streamkit.declarations import Sink as Sink
-    from streamkit.declarations import Source as Source
-    from streamkit.declarations import enable_binding as enable_binding
-    from streamkit.declarations import input_channel as input_channel
-    from streamkit.declarations import output_channel as output_channel
     from streamkit.errors import Reject as Reject
     from streamkit.errors import Requeue as Requeue
     from streamkit.errors import StreamkitError as StreamkitError
-    from streamkit.functions.declaration import function as function
-    from streamkit.listener import Header as Header
-    from streamkit.listener import Headers as Headers
-    from streamkit.listener import Payload as Payload
-    from streamkit.listener import error_listener as error_listener
-    from streamkit.listener import send_to as send_to
-    from streamkit.listener import stream_listener as stream_listener
-    from streamkit.listener import transaction_listener as transaction_listener
+    from streamkit.listeners.binding_interfaces import Processor as Processor
+    from streamkit.listeners.binding_interfaces import Sink as Sink
+    from streamkit.listeners.binding_interfaces import Source as Source
+    from streamkit.listeners.binding_interfaces import enable_binding as enable_binding
+    from streamkit.listeners.binding_interfaces import input_channel as input_channel
+    from streamkit.listeners.binding_interfaces import output_channel as output_channel
+    from streamkit.listeners.function_declaration import function as function
+    from streamkit.listeners.listener import Header as Header
+    from streamkit.listeners.listener import Headers as Headers
+    from streamkit.listeners.listener import Payload as Payload
+    from streamkit.listeners.listener import error_listener as error_listener
+    from streamkit.listeners.listener import send_to as send_to
+    from streamkit.listeners.listener import stream_listener as stream_listener
+    from streamkit.listeners.listener import transaction_listener as transaction_listener
     from streamkit.messaging.headers import MessageHeaders as MessageHeaders
     from streamkit.messaging.interceptor import ChannelInterceptor as ChannelInterceptor
     from streamkit.messaging.message import ErrorMessage as ErrorMessage
@@ -49,30 +49,30 @@ _MODULES = {
     "Acknowledgment": "streamkit.binder.acknowledgment",
     "ChannelInterceptor": "streamkit.messaging.interceptor",
     "ErrorMessage": "streamkit.messaging.message",
-    "Header": "streamkit.listener",
-    "Headers": "streamkit.listener",
+    "Header": "streamkit.listeners.listener",
+    "Headers": "streamkit.listeners.listener",
     "Message": "streamkit.messaging.message",
     "MessageChannel": "streamkit.messaging.message_channel",
     "MessageConverter": "streamkit.messaging.message_converter",
     "MessageHeaders": "streamkit.messaging.headers",
-    "Payload": "streamkit.listener",
-    "Processor": "streamkit.declarations",
+    "Payload": "streamkit.listeners.listener",
+    "Processor": "streamkit.listeners.binding_interfaces",
     "Reject": "streamkit.errors",
     "Requeue": "streamkit.errors",
-    "Sink": "streamkit.declarations",
-    "Source": "streamkit.declarations",
+    "Sink": "streamkit.listeners.binding_interfaces",
+    "Source": "streamkit.listeners.binding_interfaces",
     "StreamApplication": "streamkit.application",
     "StreamBridge": "streamkit.bridge",
     "StreamkitError": "streamkit.errors",
     "TransactionState": "streamkit.messaging.transaction",
-    "enable_binding": "streamkit.declarations",
-    "error_listener": "streamkit.listener",
-    "function": "streamkit.functions.declaration",
-    "input_channel": "streamkit.declarations",
-    "output_channel": "streamkit.declarations",
-    "send_to": "streamkit.listener",
-    "stream_listener": "streamkit.listener",
-    "transaction_listener": "streamkit.listener",
+    "enable_binding": "streamkit.listeners.binding_interfaces",
+    "error_listener": "streamkit.listeners.listener",
+    "function": "streamkit.listeners.function_declaration",
+    "input_channel": "streamkit.listeners.binding_interfaces",
+    "output_channel": "streamkit.listeners.binding_interfaces",
+    "send_to": "streamkit.listeners.listener",
+    "stream_listener": "streamkit.listeners.listener",
+    "transaction_listener": "streamkit.listeners.listener",
 }
 
 __all__ = [

@@ -21,30 +21,30 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from streamkit.background import BackgroundLoop
+from streamkit.assembly.registering import Registering
+from streamkit.binder.channels import Channels
 from streamkit.bridge import StreamBridge
-from streamkit.channels import Channels
-from streamkit.declarations import bound_interface
 from streamkit.errors import ApplicationError, StreamkitError
-from streamkit.foreground import run_until_signal
-from streamkit.listener import BindingName, name_of
+from streamkit.listeners.binding_interfaces import bound_interface
+from streamkit.listeners.listener import BindingName, name_of
+from streamkit.listeners.pollable_source import PollableMessageSource
 from streamkit.messaging.channel import SubscribableChannel, running_loop
 from streamkit.messaging.message_converter import MessageConverter
 from streamkit.messaging.portal import LoopPortal, Portal
-from streamkit.pollable_source import PollableMessageSource
-from streamkit.registering import Registering
+from streamkit.running.background import BackgroundLoop
+from streamkit.running.foreground import run_until_signal
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from dependency_injector.containers import Container
 
     from streamkit.binder.binding import Binding
-    from streamkit.bindings_controller import BindingsController
     from streamkit.clock import Clock
     from streamkit.config.environment import Environment
     from streamkit.config.origin import Scalar
     from streamkit.container import ApplicationContainer
+    from streamkit.management.bindings_controller import BindingsController
     from streamkit.management.health import HealthComponent
-    from streamkit.runtime import Runtime
+    from streamkit.running.runtime import Runtime
     from streamkit.testing.harness import Harness
 
 __all__ = ["StreamApplication"]
@@ -204,7 +204,7 @@ class StreamApplication(Registering):
     @property
     def controller(self) -> "BindingsController":
         """What tells and changes the states of the bindings, and makes new ones, while the application runs."""
-        from streamkit.bindings_controller import BindingsController
+        from streamkit.management.bindings_controller import BindingsController
 
         return BindingsController(self._required_runtime)
 
@@ -237,7 +237,7 @@ class StreamApplication(Registering):
                 "the application does not run: start it with `async with app`, `with app` or app.run()"
             )
         if self._runtime.is_forked:
-            from streamkit.loop_watch import refuse_after_fork
+            from streamkit.running.loop_watch import refuse_after_fork
 
             refuse_after_fork()
         return self._runtime
@@ -262,7 +262,7 @@ class StreamApplication(Registering):
             self._required_runtime()
             state = "runs already" if self._stopping is None else "is still stopping"
             raise ApplicationError(f"the application {state}")
-        from streamkit.runtime import Runtime
+        from streamkit.running.runtime import Runtime
 
         self._runtime = Runtime(
             self,

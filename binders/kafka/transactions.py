@@ -36,7 +36,7 @@ from kafka.errors import IllegalStateError, KafkaError
 from streamkit.binder.binder import ConsumerDestination, ProducerDestination
 from streamkit.binder.settlement import Accept, Retry, Settlement
 from streamkit.errors import ConfigurationError
-from streamkit.listener_threads import ListenerThreads
+from streamkit.listeners.listener_threads import ListenerThreads
 from streamkit.messaging.message import Message
 
 log = logging.getLogger(__name__)

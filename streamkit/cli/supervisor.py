@@ -25,7 +25,7 @@ from typing import Any, Final
 from service_manager import tell_ready, tell_reloading, tell_stopping
 from streamkit.cli.worker_process import WorkerProcess
 from streamkit.errors import StreamkitError
-from streamkit.foreground import on_signals
+from streamkit.running.foreground import on_signals
 
 __all__ = ["Plan", "Supervisor"]
 

@@ -6,14 +6,14 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
-from streamkit.arguments import ProviderLookup, describe
 from streamkit.config.application_properties import FUNCTION
 from streamkit.config.origin import Value
 from streamkit.errors import ConfigurationError
-from streamkit.functions.declaration import FunctionDeclaration
 from streamkit.functions.definition import Definition, parse_definitions
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.signature import Signature, read_signature
+from streamkit.listeners.arguments import ProviderLookup, describe
+from streamkit.listeners.function_declaration import FunctionDeclaration
 
 __all__ = ["ROUTER", "BoundFunction", "FunctionCatalog", "RegisteredFunction"]
 

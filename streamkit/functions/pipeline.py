@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from concurrent.futures import Executor
 from typing import Final, Protocol
 
-from streamkit.arguments import Reader
 from streamkit.functions.streams import StreamFunction
-from streamkit.invocation import ListenerHandler, Outputs, SendElsewhere, call_on_thread
+from streamkit.listeners.arguments import Reader
+from streamkit.listeners.invocation import ListenerHandler, Outputs, SendElsewhere, call_on_thread
 from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.headers import SEND_TO_DESTINATION
 from streamkit.messaging.message import Message

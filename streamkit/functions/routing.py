@@ -28,8 +28,8 @@ from streamkit.functions.pipeline import Stage
 from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.wiring import Exit, FunctionWiring
+from streamkit.listeners.parts import Parts
 from streamkit.messaging.message import Message
-from streamkit.parts import Parts
 
 __all__ = [
     "DEFINITION",

@@ -20,8 +20,8 @@ from enum import Enum
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin
 
-from streamkit.arguments import ProviderLookup, annotations_of, describe, free_parameters
 from streamkit.errors import ConfigurationError
+from streamkit.listeners.arguments import ProviderLookup, annotations_of, describe, free_parameters
 from streamkit.messaging.handler import is_async
 
 __all__ = ["Result", "Signature", "StreamParameter", "provided_to", "read_signature"]

@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, cast
 
-from streamkit.arguments import Reader
 from streamkit.errors import MessageConversionError, Requeue
-from streamkit.loops import cancel
+from streamkit.listeners.arguments import Reader
+from streamkit.loop.loops import cancel
 from streamkit.messaging.cancellation import ends_more_than_the_call, failure_of
 from streamkit.messaging.message import Message
 

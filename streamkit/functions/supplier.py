@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from streamkit.functions.trigger import Trigger
-from streamkit.loops import cancel
+from streamkit.loop.loops import cancel
 from streamkit.messaging.cancellation import ends_more_than_the_call, failure_of
 from streamkit.messaging.message import Message
 

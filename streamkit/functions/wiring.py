@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import cast, get_args, get_origin
 
-from streamkit.arguments import Reader, describe, plan_arguments
-from streamkit.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
 from streamkit.binder.binder import BindingState
 from streamkit.config.relaxed import uniform
 from streamkit.errors import ConfigurationError, MessageConversionError, MessageHandlingError
@@ -35,12 +33,14 @@ from streamkit.functions.signature import Result, Signature, provided_to
 from streamkit.functions.streams import MessageStream, StreamFunction
 from streamkit.functions.supplier import Feed, PolledSupplier, StreamSupplier, Supplier
 from streamkit.functions.trigger import trigger_of
-from streamkit.invocation import ListenerHandler, Outputs, SendElsewhere, call_on_thread
-from streamkit.listener import Listener
-from streamkit.listener_threads import ListenerPools
+from streamkit.listeners.arguments import Reader, describe, plan_arguments
+from streamkit.listeners.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
+from streamkit.listeners.invocation import ListenerHandler, Outputs, SendElsewhere, call_on_thread
+from streamkit.listeners.listener import Listener
+from streamkit.listeners.listener_threads import ListenerPools
+from streamkit.listeners.parts import Parts
 from streamkit.messaging.handler import is_async
 from streamkit.messaging.message import ErrorMessage, Message
-from streamkit.parts import Parts
 
 __all__ = ["Exit", "FunctionWiring"]
 

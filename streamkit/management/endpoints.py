@@ -26,7 +26,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from streamkit.binder.binder import BindingState, HealthStatus
-from streamkit.bindings_controller import BindingInfo, BindingsController
 from streamkit.config.application_properties import (
     ENDPOINT,
     ENDPOINTS,
@@ -52,6 +51,7 @@ from streamkit.errors import (
     UnknownBinding,
     UnsupportedCapability,
 )
+from streamkit.management.bindings_controller import BindingInfo, BindingsController
 from streamkit.management.health import HealthComponent
 from streamkit.management.metrics import LAG, METERS, BindingMetrics, Reading
 from streamkit.management.problem import problem

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from streamkit.binder.binding import OutputBinding
+from streamkit.binder.feeding import FeederDeclaration, note_feeder
 from streamkit.errors import ApplicationError
-from streamkit.feeding import FeederDeclaration, note_feeder
 from streamkit.messaging.channel import running_loop
 from streamkit.spark.channel_query import ChannelQuery
 from streamkit.spark.channel_source import source

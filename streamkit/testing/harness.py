@@ -31,7 +31,7 @@ from streamkit.config.settings import PREFIX, BindingProperties
 from streamkit.config.source import table_source
 from streamkit.errors import BinderError
 from streamkit.events import message_sent
-from streamkit.listener import BindingName, name_of
+from streamkit.listeners.listener import BindingName, name_of
 from streamkit.messaging.channel import running_loop
 from streamkit.messaging.converter import CompositeMessageConverter
 from streamkit.messaging.message import ErrorMessage, Message

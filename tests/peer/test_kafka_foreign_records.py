@@ -12,7 +12,7 @@ from kafka.admin import OffsetSpec
 
 from streamkit import Message, StreamApplication
 from streamkit.errors import Reject
-from streamkit.listener import send_to
+from streamkit.listeners.listener import send_to
 from streamkit.messaging import headers as portable
 from tests.peer import raw_kafka
 from tests.peer.kafka import KafkaServer

@@ -7,7 +7,7 @@ import pytest
 
 from streamkit import Message, StreamApplication
 from streamkit.errors import ConfigurationError
-from streamkit.listener import send_to
+from streamkit.listeners.listener import send_to
 from streamkit.messaging.headers import PARTITION
 from tests.peer.kafka import KafkaServer
 from tests.peer.test_kafka_binder import Inbox, Shop, eventually

@@ -12,7 +12,7 @@ from dependency_injector import providers
 from streamkit import Reject, Requeue, StreamApplication, send_to
 from streamkit.binder.settlement import ACCEPT, RejectMessage, Settlement
 from streamkit.errors import ApplicationError, BinderError, MessagingError
-from streamkit.listener import Header
+from streamkit.listeners.listener import Header
 from streamkit.messaging.headers import TRANSACTION_ID
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState

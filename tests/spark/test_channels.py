@@ -13,9 +13,9 @@ from pyspark.sql.types import MapType, StringType, StructType
 import streamkit.spark
 from streamkit import MessageHeaders, StreamApplication
 from streamkit.binder.binder import BindingState, HealthStatus
+from streamkit.binder.feeding import feeders_on
 from streamkit.binder.partitioning import java_hash
 from streamkit.errors import ApplicationError, ConfigurationError, MessageConversionError
-from streamkit.feeding import feeders_on
 from streamkit.spark import spark_processor
 from streamkit.spark.channel_query import ChannelQuery
 from streamkit.spark.events import query_failed, query_progressed

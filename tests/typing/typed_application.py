@@ -24,8 +24,8 @@ from streamkit import (
 )
 from streamkit.binder.attempts import BackOff, RetryPolicy
 from streamkit.binder.binder import ConsumerBinding, ConsumerDestination
+from streamkit.listeners.pollable_source import no_auto_ack
 from streamkit.messaging import SubscribableChannel
-from streamkit.pollable_source import no_auto_ack
 
 
 @dataclass

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from streamkit.binder.capabilities import Capability
-from streamkit.listener import Header
+from streamkit.listeners.listener import Header
 from streamkit.messaging.headers import KEY, TAGS
 from streamkit.messaging.message import Message
 from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused

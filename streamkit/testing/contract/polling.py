@@ -10,9 +10,9 @@ from streamkit.application import StreamApplication
 from streamkit.binder.acknowledgment import Acknowledgment
 from streamkit.binder.capabilities import Capability
 from streamkit.errors import Reject, Requeue
+from streamkit.listeners.pollable_source import PollableMessageSource, no_auto_ack
 from streamkit.messaging.headers import DELIVERY_ATTEMPT
 from streamkit.messaging.message import ErrorMessage, Message
-from streamkit.pollable_source import PollableMessageSource, no_auto_ack
 from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused
 
 

@@ -9,7 +9,7 @@ from streamkit.binder.capabilities import Capability
 from streamkit.binder.partitioning import partition_of
 from streamkit.clock import SystemClock
 from streamkit.errors import BinderError, MessageDeliveryError
-from streamkit.listener import send_to
+from streamkit.listeners.listener import send_to
 from streamkit.messaging.headers import DELAY, DELAY_LEVEL, DELIVER_AT, PARTITION, PARTITION_OVERRIDE
 from streamkit.messaging.message import ErrorMessage, Message
 from streamkit.testing.contract.scenario import PREFIX, Scenario, case, refused

@@ -11,7 +11,7 @@ from streamkit.application import StreamApplication
 from streamkit.binder.capabilities import Capability
 from streamkit.config.origin import Scalar
 from streamkit.errors import ConfigurationError, MessagingError
-from streamkit.listener import Header
+from streamkit.listeners.listener import Header
 from streamkit.messaging.headers import DELAY, TRANSACTION_ID, TRANSACTIONAL_ARG
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState

@@ -21,7 +21,7 @@ def told(
     )
     for name in bindings:
         app.stream_listener(name)(lambda text: None)
-    with caplog.at_level(logging.INFO, "streamkit.anonymous_groups"), app.test():
+    with caplog.at_level(logging.INFO, "streamkit.assembly.anonymous_groups"), app.test():
         pass
     return [(each.levelname, each.getMessage()) for each in caplog.records if "group" in each.name]
 

@@ -19,7 +19,7 @@ from streamkit.events import (
     binding_removed,
     loop_blocked,
 )
-from streamkit.loop_watch import LoopWatch
+from streamkit.running.loop_watch import LoopWatch
 
 MakeApplication = Callable[..., StreamApplication]
 

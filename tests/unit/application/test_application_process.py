@@ -46,7 +46,7 @@ if __name__ == "__main__":
 SIGNALLED = PROGRAM.replace("import asyncio\n", "import asyncio, os, signal\n").replace(
     '    print("begun", flush=True)\n',
     """
-    from streamkit import foreground
+    from streamkit.running import foreground
     for foreground.monotonic in (lambda: 0.0, lambda: 0.05):
         os.kill(os.getpid(), signal.SIGINT)
     foreground.monotonic = lambda: 0.2

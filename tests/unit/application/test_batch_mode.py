@@ -9,10 +9,10 @@ import pytest
 
 from streamkit import Acknowledgment, Header, Message, MessageHeaders, Requeue, send_to
 from streamkit.application import StreamApplication
-from streamkit.batch_listener import BATCH_HEADERS
 from streamkit.binder.settlement import ACCEPT, RejectMessage, Settlement
 from streamkit.errors import ConfigurationError
 from streamkit.events import message_failed, message_received
+from streamkit.listeners.batch_listener import BATCH_HEADERS
 from streamkit.testing.harness import Harness
 
 MakeApplication = Callable[..., StreamApplication]

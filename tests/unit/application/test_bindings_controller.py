@@ -8,8 +8,8 @@ import pytest
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import BindingState
 from streamkit.binder.factory import NewDestination
-from streamkit.bindings_controller import StateChange
 from streamkit.errors import ApplicationError, ConfigurationError, MessagingError
+from streamkit.management.bindings_controller import StateChange
 from streamkit.messaging.message import Message
 from streamkit.testing.harness import Harness
 

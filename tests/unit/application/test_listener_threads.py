@@ -6,7 +6,7 @@ from concurrent.futures import Future, wait
 
 import pytest
 
-from streamkit.listener_threads import ListenerThreads
+from streamkit.listeners.listener_threads import ListenerThreads
 
 
 def named(name: str) -> list[str]:

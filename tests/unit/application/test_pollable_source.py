@@ -12,7 +12,7 @@ import pytest
 from streamkit import Message
 from streamkit.application import StreamApplication
 from streamkit.errors import ApplicationError, BinderError, ConfigurationError, MessageConversionError
-from streamkit.pollable_source import no_auto_ack
+from streamkit.listeners.pollable_source import no_auto_ack
 
 MakeApplication = Callable[..., StreamApplication]
 

@@ -10,9 +10,9 @@ import pytest
 
 from streamkit.application import StreamApplication
 from streamkit.clock import use_clock
-from streamkit.code_location import line_of, line_of_task
-from streamkit.loop_watch import LoopWatch
-from streamkit.loops import run_on_new_loop
+from streamkit.loop.code_location import line_of, line_of_task
+from streamkit.loop.loops import run_on_new_loop
+from streamkit.running.loop_watch import LoopWatch
 from streamkit.testing.virtual_time import VirtualTime
 
 MakeApplication = Callable[..., StreamApplication]

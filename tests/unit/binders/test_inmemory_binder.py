@@ -12,7 +12,7 @@ from streamkit import input_channel
 from streamkit.application import StreamApplication
 from streamkit.binder.binder import BindingState
 from streamkit.errors import BinderError, ConfigurationError
-from streamkit.listener import stream_listener
+from streamkit.listeners.listener import stream_listener
 from streamkit.messaging.message import Message
 from streamkit.testing.virtual_time import VirtualTime
 

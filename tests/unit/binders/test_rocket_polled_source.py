@@ -15,7 +15,7 @@ from streamkit.binder.binder import ConsumerDestination
 from streamkit.binder.delivery import Delivery, ExtendedConsumerProperties
 from streamkit.binder.permits import Permits
 from streamkit.config.settings import ConsumerProperties
-from streamkit.pollable_source import PollableMessageSource
+from streamkit.listeners.pollable_source import PollableMessageSource
 from streamkit.testing.contract import Scenario
 from streamkit.testing.contract.scenario import run_case
 from streamkit.testing.virtual_time import VirtualTime

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Final
 
 from service_manager import tell_ready, tell_stopping
-from streamkit.loops import run_on_new_loop
+from streamkit.loop.loops import run_on_new_loop
 
 __all__ = ["on_signals", "run_until_signal"]
 

@@ -3,14 +3,14 @@
 from collections.abc import Awaitable, Callable
 from typing import cast
 
-from streamkit.arguments import Reader
 from streamkit.binder.binding import InputBinding
 from streamkit.binder.polled import PolledReceiver
-from streamkit.invocation import call_on_thread
-from streamkit.listener_threads import ListenerPools
+from streamkit.listeners.arguments import Reader
+from streamkit.listeners.invocation import call_on_thread
+from streamkit.listeners.listener_threads import ListenerPools
+from streamkit.listeners.parts import Parts
 from streamkit.messaging.handler import is_async
 from streamkit.messaging.message import Message
-from streamkit.parts import Parts
 
 __all__ = ["PolledBinding"]
 

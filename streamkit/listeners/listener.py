@@ -17,9 +17,9 @@ from inspect import getmembers_static
 from types import FunctionType, ModuleType
 from typing import Any, Final, TypeVar, cast
 
-from streamkit.declarations import ChannelDeclaration
-from streamkit.feeding import feeders_on
-from streamkit.functions.declaration import functions_on
+from streamkit.binder.feeding import feeders_on
+from streamkit.listeners.binding_interfaces import ChannelDeclaration
+from streamkit.listeners.function_declaration import functions_on
 
 __all__ = [
     "Header",
@@ -121,8 +121,8 @@ def error_listener(channel: str = "errorChannel") -> Callable[[F], F]:
 def transaction_listener(group: str) -> Callable[[F], F]:
     """Have a function, or a class, answer for the local transactions of a producer group.
 
-    A function is the checker of a :class:`streamkit.transactions.TransactionListener`, its arguments planned like those
-    of a listener; a class has both methods of it.
+    A function is the checker of a :class:`streamkit.listeners.transactions.TransactionListener`, its arguments planned
+    like those of a listener; a class has both methods of it.
     """
 
     def note(target: F) -> F:

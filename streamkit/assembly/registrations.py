@@ -3,15 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from streamkit.functions.declaration import FunctionDeclaration
 from streamkit.functions.routing_callback import RoutingCallback
-from streamkit.listener import Listener
+from streamkit.listeners.function_declaration import FunctionDeclaration
+from streamkit.listeners.listener import Listener
 from streamkit.messaging.interceptor import GlobalChannelInterceptors
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from streamkit.binder.customizers import Customizers
     from streamkit.binder.factory import NewDestination
-    from streamkit.feeding import FeederDeclaration
+    from streamkit.binder.feeding import FeederDeclaration
 
 __all__ = ["Registrations"]
 

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Collection, Coroutine
 from typing import Any, Final
 
-from streamkit.code_location import line_of_task
+from streamkit.loop.code_location import line_of_task
 
 __all__ = ["cancel", "new_loop", "run_on_new_loop"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, get_args, is_typeddict
 
-from streamkit.arguments import Reader, annotations_of, describe
 from streamkit.errors import ConfigurationError, MessageConversionError
+from streamkit.listeners.arguments import Reader, annotations_of, describe
 
 __all__ = ["check_result", "warn_of_lost_result"]
 

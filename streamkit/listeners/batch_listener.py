@@ -14,12 +14,19 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeGuard, cast, get_args, get_origin
 
-from streamkit.arguments import ArgumentPlan, ProviderLookup, Reader, annotations_of, describe, plan_arguments
 from streamkit.binder.batch import Batch
 from streamkit.binder.settlement import Settlement
 from streamkit.errors import ConfigurationError, MessageConversionError, MessageHandlingError
-from streamkit.invocation import ListenerHandler, call_on_thread
-from streamkit.listener import Header
+from streamkit.listeners.arguments import (
+    ArgumentPlan,
+    ProviderLookup,
+    Reader,
+    annotations_of,
+    describe,
+    plan_arguments,
+)
+from streamkit.listeners.invocation import ListenerHandler, call_on_thread
+from streamkit.listeners.listener import Header
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_converter import type_name
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 
-from streamkit.loops import run_on_new_loop
+from streamkit.loop.loops import run_on_new_loop
 
 __all__ = ["BackgroundLoop"]
 

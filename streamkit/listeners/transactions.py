@@ -22,10 +22,16 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from typing import Any, Protocol, cast
 
-from streamkit.arguments import ProviderLookup, ReaderFactory, annotations_of, describe, plan_arguments
 from streamkit.binder.local_transactions import TransactionHandlers
 from streamkit.errors import ConfigurationError
-from streamkit.invocation import call_on_thread
+from streamkit.listeners.arguments import (
+    ProviderLookup,
+    ReaderFactory,
+    annotations_of,
+    describe,
+    plan_arguments,
+)
+from streamkit.listeners.invocation import call_on_thread
 from streamkit.messaging.handler import is_async
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState

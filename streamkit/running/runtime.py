@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, cast
 
 from dependency_injector import containers
 
-from streamkit.assembly import Assembly
+from streamkit.assembly.assembly import Assembly
+from streamkit.assembly.registrations import Registrations
 from streamkit.binder.binding import InputBinding, OutputBinding
 from streamkit.binder.binding_service import BindingService
+from streamkit.binder.channels import Channels
 from streamkit.bridge import StreamBridge
-from streamkit.channels import Channels
 from streamkit.clock import use_clock
 from streamkit.config.application_properties import (
     LIFECYCLE,
@@ -23,20 +24,19 @@ from streamkit.config.application_properties import (
 )
 from streamkit.config.places import located
 from streamkit.container import ApplicationContainer, Providers
-from streamkit.declarations import declares_channels, enabled_bindings
 from streamkit.errors import ApplicationError, ConfigurationError
 from streamkit.events import application_started, application_stopped, notify
 from streamkit.functions.settings import FunctionSettings
-from streamkit.listener import decorated_in, has_listeners, transaction_group_of
-from streamkit.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
+from streamkit.listeners.binding_interfaces import declares_channels, enabled_bindings
+from streamkit.listeners.listener import decorated_in, has_listeners, transaction_group_of
+from streamkit.listeners.parts import Parts
+from streamkit.listeners.polled_binding import PolledBinding
 from streamkit.management.health import HealthComponent, application_health
 from streamkit.management.lags import Lags
 from streamkit.messaging.channel import DirectChannel, SubscribableChannel
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.portal import Portal
-from streamkit.parts import Parts
-from streamkit.polled_binding import PolledBinding
-from streamkit.registrations import Registrations
+from streamkit.running.loop_watch import ForkedPortal, ForkGuard, LoopWatch, after_fork, refuse_after_fork
 
 if TYPE_CHECKING:  # starlette and uvicorn are needed only where there is a port to serve at
     from streamkit.management.endpoints import ManagedApplication

@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from streamkit.arguments import Reader
 from streamkit.binder.binding_service import BindingService
 from streamkit.binder.binding_settings import topics_of
+from streamkit.binder.channels import Channels
 from streamkit.binder.error_channels import ErrorChannels
 from streamkit.bridge import StreamBridge
-from streamkit.channels import Channels
 from streamkit.clock import Clock
 from streamkit.config.settings import StreamSettings
 from streamkit.container import Providers
 from streamkit.errors import MessageConversionError
+from streamkit.listeners.arguments import Reader
 from streamkit.messaging.converter import CompositeMessageConverter
 
 __all__ = ["Parts"]

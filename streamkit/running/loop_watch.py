@@ -11,9 +11,9 @@ from traceback import walk_stack
 from typing import Final, NoReturn, TypeVar
 from weakref import WeakSet
 
-from streamkit.code_location import line_of
 from streamkit.errors import UseAfterFork
 from streamkit.events import loop_blocked, notify
+from streamkit.loop.code_location import line_of
 from streamkit.messaging.interceptor import ChannelInterceptor
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_channel import MessageChannel

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
+from streamkit.assembly.registrations import Registrations
+from streamkit.binder.feeding import FeederDeclaration
 from streamkit.binder.named_objects import NamedObjects
-from streamkit.declarations import declarations_of
-from streamkit.feeding import FeederDeclaration
-from streamkit.functions.declaration import declare
 from streamkit.functions.routing_callback import RoutingCallback
-from streamkit.listener import BindingName, Listener, name_of, send_to
+from streamkit.listeners.binding_interfaces import declarations_of
+from streamkit.listeners.function_declaration import declare
+from streamkit.listeners.listener import BindingName, Listener, name_of, send_to
 from streamkit.messaging.interceptor import ChannelInterceptor
-from streamkit.registrations import Registrations
 
 if TYPE_CHECKING:  # slow to import, and needed only when the application starts
     from dependency_injector.containers import Container
@@ -90,7 +90,7 @@ class Registering:
 
     def transaction_listener(self, group: str) -> Callable[[F], F]:
         """Have a function or a class answer for the transactions of a producer group; see
-        :func:`streamkit.transactions.transaction_listener`.
+        :func:`streamkit.listeners.transactions.transaction_listener`.
         """
 
         def register(target: F) -> F:

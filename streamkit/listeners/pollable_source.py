@@ -21,7 +21,7 @@ from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
 from streamkit.messaging.message import Message
 
 if TYPE_CHECKING:  # slow to import, and needed only by an application that runs
-    from streamkit.polled_binding import PolledBinding
+    from streamkit.listeners.polled_binding import PolledBinding
 
 __all__ = ["PollableMessageSource", "no_auto_ack"]
 

@@ -10,44 +10,49 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, cast, get_args, get_origin, get_type_hints
 
-from streamkit.anonymous_groups import tell_anonymous
-from streamkit.arguments import describe, plan_arguments
-from streamkit.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
+from streamkit.assembly.anonymous_groups import tell_anonymous
 from streamkit.binder.error_channels import ErrorFunction
 from streamkit.binder.factory import BindingFactory
+from streamkit.binder.feeding import FeederDeclaration, feeders_on
 from streamkit.binder.local_transactions import TransactionHandlers
 from streamkit.bridge import StreamBridge
 from streamkit.config.relaxed import uniform
-from streamkit.declarations import Direction, bound_interface, declarations_of, declares_channels
 from streamkit.errors import (
     ConfigurationError,
     ConfigurationErrors,
     ExpressionError,
 )
 from streamkit.expression import Expression, compile_expression
-from streamkit.feeding import FeederDeclaration, feeders_on
 from streamkit.functions.catalog import ROUTER, BoundFunction, FunctionCatalog
-from streamkit.functions.declaration import FunctionDeclaration, functions_on
 from streamkit.functions.definition import Definition
 from streamkit.functions.routing import FunctionRouter
 from streamkit.functions.routing_callback import RoutingCallback
 from streamkit.functions.settings import FunctionSettings
 from streamkit.functions.wiring import FunctionWiring
-from streamkit.invocation import ErrorListenerOnThread, ListenerDispatch, ListenerHandler
-from streamkit.listener import (
+from streamkit.listeners.arguments import describe, plan_arguments
+from streamkit.listeners.batch_listener import BATCH_HEADERS, BatchListenerHandler, plan_batch_arguments
+from streamkit.listeners.binding_interfaces import (
+    Direction,
+    bound_interface,
+    declarations_of,
+    declares_channels,
+)
+from streamkit.listeners.function_declaration import FunctionDeclaration, functions_on
+from streamkit.listeners.invocation import ErrorListenerOnThread, ListenerDispatch, ListenerHandler
+from streamkit.listeners.listener import (
     Listener,
     error_channels_on,
     listeners_on,
     outputs_on,
     transaction_group_of,
 )
-from streamkit.listener_threads import ListenerPools
+from streamkit.listeners.listener_threads import ListenerPools
+from streamkit.listeners.parts import Parts
+from streamkit.listeners.polled_binding import PolledBinding
+from streamkit.listeners.results import check_result, warn_of_lost_result
+from streamkit.listeners.transactions import prepare_listener
 from streamkit.messaging.channel import SubscribableChannel
 from streamkit.messaging.handler import Handler, is_async
-from streamkit.parts import Parts
-from streamkit.polled_binding import PolledBinding
-from streamkit.results import check_result, warn_of_lost_result
-from streamkit.transactions import prepare_listener
 
 __all__ = ["Assembly"]
 

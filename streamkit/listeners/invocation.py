@@ -12,10 +12,10 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final, Protocol, cast
 
-from streamkit.arguments import ArgumentPlan, describe, lists_messages
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT
 from streamkit.expression import Expression
-from streamkit.listener import Listener
+from streamkit.listeners.arguments import ArgumentPlan, describe, lists_messages
+from streamkit.listeners.listener import Listener
 from streamkit.messaging.headers import (
     DELAY,
     DELAY_LEVEL,

@@ -22,7 +22,7 @@ import msgspec
 
 from streamkit.binder.acknowledgment import ACKNOWLEDGMENT, Acknowledgment
 from streamkit.errors import ConfigurationError, MessageConversionError
-from streamkit.listener import Header, Headers, Payload
+from streamkit.listeners.listener import Header, Headers, Payload
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
 

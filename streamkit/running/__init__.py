@@ -1,0 +1,1 @@
+"""One run of an application: started, watched, stopped; in the foreground or beside the program's own work."""
