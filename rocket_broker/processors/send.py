@@ -335,6 +335,8 @@ class SendProcessor:
 
     def _offset_ids(self, offsets: Sequence[int]) -> str:
         """Return the offset ids of messages: address and offset of each in hexadecimal, commas between them."""
+        if len(offsets) == 1:
+            return f"{self._id_prefix}{offsets[0]:016X}"
         digits = struct.pack(f">{len(offsets)}q", *offsets).hex(",", 8).upper()
         return self._id_prefix + digits.replace(",", f",{self._id_prefix}")
 

@@ -323,12 +323,12 @@ class Connection(asyncio.BufferedProtocol):
         """Decode and handle what has been put there."""
         self._last_activity = self._loop.time()
         self._decoder.put(nbytes)
-        if self._is_held_up():  # what was read before comes first
+        if self._stalled or self._is_paused or self._is_waiting:  # what was read before comes first
             self._decoder.settle()
         else:
             self.waiting_since = self._last_activity
             self._handle_all()
-        if self._held or self._decoder.excess or self._is_held_up():
+        if self._held or self._decoder.excess:
             self._weigh()
 
     def eof_received(self) -> bool:
@@ -429,6 +429,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self.is_closed:
             self._is_waiting = True
             self._transport.pause_reading()
+            self._weigh()
             turns.wait(party, self)
 
     def _is_held_up(self) -> bool:

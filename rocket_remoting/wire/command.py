@@ -226,15 +226,12 @@ class RemotingCommand:
             raise LocalProtocolError(
                 f"{self.name}: a header of {header_length} bytes, at most {MAX_HEADER} can be sent"
             )
-        length = 4 + header_length + len(self.body)
-        pieces: list[Buffer] = []
-        if self.body:
-            pieces.append(self.body)
-        if self.parts:
-            pieces += self.parts
-            length += sum(map(len, self.parts))
-        pieces.insert(0, PREFIX.pack(length, self.encoding << 24 | header_length) + header)
-        return pieces
+        word = self.encoding << 24 | header_length
+        if not self.body and not self.parts:
+            return [PREFIX.pack(4 + header_length, word) + header]
+        pieces = [self.body, *self.parts] if self.body else [*self.parts]
+        length = 4 + header_length + sum(map(len, pieces))
+        return [PREFIX.pack(length, word) + header, *pieces]
 
     def _json_header(self) -> bytes:
         fields: bytes

@@ -109,15 +109,13 @@ class FrameDecoder:
     def put(self, count: int) -> None:
         """Take in ``count`` bytes that were put at the begin of `writable`; call `next` for what is in them."""
         self._end += count
+        self._frame = 0
 
     def next(self) -> RemotingCommand | None:
         """Return the command of the next frame; None if that is not whole, or is none: see `failure`."""
-        self._frame = 0
-        if self.failure is not None:
-            return None
         view, start = self._view, self._start
         received = self._end - start
-        if received < 8:
+        if received < 8 or self.failure is not None:
             return None
         length, word = PREFIX.unpack_from(view, start)
         header_length = word & MAX_HEADER
