@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from weakref import WeakValueDictionary
 
 from streamkit.binder.binding import Binding, InputBinding, OutputBinding
 from streamkit.binder.factory import BindingFactory, NewDestination
@@ -50,7 +51,8 @@ class BindingService:
         self._retries: set[asyncio.Task[None]] = set()
         # Bindings made by name while the application runs, the one used longest ago first.
         self._dynamic: OrderedDict[tuple[str, str | None], OutputBinding] = OrderedDict()
-        self._making = asyncio.Lock()
+        # Of each of those names one at a time is bound or unbound; the others are not held up.
+        self._changing: WeakValueDictionary[tuple[str, str | None], asyncio.Lock] = WeakValueDictionary()
         # What is bound from now on nobody would unbind: inputs, then outputs too.
         self._is_stopping = False
         self._is_closed = False
@@ -201,15 +203,20 @@ class BindingService:
                 f"{PREFIX}.bindings.<other name>.destination",
                 value=name,
             )
-        async with self._making:
-            key = (name, binder)
-            known = self._dynamic.get(key)
-            if known is None:
-                known = await self._make(name, binder, make_channel)
-            self._dynamic[key] = known
+        key = (name, binder)
+        while True:
+            if key not in self._dynamic:
+                async with self._lock(key):
+                    if key not in self._dynamic:
+                        self._dynamic[key] = await self._make(name, binder, make_channel)
+            known = self._dynamic[key]
             self._dynamic.move_to_end(key)
             await self._evict()
-        return known
+            if self._dynamic.get(key) is known:  # else others, who made bindings meanwhile, had it unbound
+                return known
+
+    def _lock(self, key: tuple[str, str | None]) -> asyncio.Lock:
+        return self._changing.setdefault(key, asyncio.Lock())
 
     async def _make(self, name: str, binder: str | None, make_channel: MakeChannel) -> OutputBinding:
         allowed = self._settings.dynamic_destinations
@@ -236,8 +243,9 @@ class BindingService:
 
     async def _evict(self) -> None:
         while len(self._dynamic) > self._settings.dynamic_destination_cache_size:
-            _, oldest = self._dynamic.popitem(last=False)
-            await oldest.stop()
+            key, oldest = self._dynamic.popitem(last=False)
+            async with self._lock(key):
+                await oldest.stop()
 
     async def stop(self, timeout: float) -> None:
         """Unbind everything; calls in flight get ``timeout`` seconds, together.

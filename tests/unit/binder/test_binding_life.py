@@ -523,3 +523,49 @@ def test_nothing_is_bound_any_more_while_the_application_stops() -> None:
 
     asyncio.run(asyncio.wait_for(main(), 30))
     assert "new" in told
+
+
+def test_a_name_that_takes_long_to_bind_holds_up_no_other() -> None:
+    """Neither one that is bound nor one that is new: each name is bound by itself, and once."""
+    stage = Stage(**BY_HAND)
+
+    async def main() -> None:
+        bridge, now = stage.app.bridge, asyncio.get_running_loop().time
+        await bridge.asend("known", "x")
+        bound, began = stage.plugin.binder.bound, now()
+        waiting = asyncio.create_task(bridge.asend("never", "x"))
+        await asyncio.sleep(0.1)
+        await bridge.asend("known", "x")
+        assert now() - began == pytest.approx(0.1)
+        await asyncio.gather(*(bridge.asend("new", "x") for _ in range(3)))
+        assert now() - began == pytest.approx(0.1 + SECONDS_TO_BIND)
+        assert stage.plugin.binder.bound == bound + 2
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+    stage.run(main)
+
+
+def test_the_name_that_was_used_longest_ago_is_unbound() -> None:
+    """With room for two: what is sent to again stays."""
+    stage = Stage(**BY_HAND, **{"dynamic-destination-cache-size": "2"})
+
+    async def main() -> None:
+        for name in ("a", "b", "a", "c", "a"):
+            await stage.app.bridge.asend(name, "x")
+        assert stage.plugin.binder.bound == len("abc")
+        await stage.app.bridge.asend("b", "x")
+        assert stage.plugin.binder.bound == len("abcb")
+
+    stage.run(main)
+
+
+def test_a_name_is_bound_anew_only_when_it_has_been_unbound() -> None:
+    """A send to a name that is being evicted waits for the end of that."""
+    stage = Stage(**BY_HAND, **{"dynamic-destination-cache-size": "1"})
+
+    async def main() -> None:
+        sends = [stage.app.bridge.asend(name, "x") for name in "abababab"]
+        assert all(await asyncio.gather(*sends))
+
+    stage.run(main)
