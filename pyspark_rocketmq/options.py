@@ -129,10 +129,10 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     if group and prefix:
         raise OptionError("consumerGroup and groupIdPrefix are both given: give one")
     if group is None and given.boolean("commitOffsets", False):
-        raise OptionError("commitOffsets=true needs option 'consumerGroup': whose offsets are they to be?")
+        raise OptionError("'consumerGroup' is required with commitOffsets=true")
     starting = _starting(given)
     if group is None and starting is not None and starting.kind == "committed":
-        raise OptionError("startingOffsets=committed needs option 'consumerGroup': whose offsets are they?")
+        raise OptionError("'consumerGroup' is required with startingOffsets=committed")
     expression, expression_type = _expression(given)
     pull_timeout = given.integer("pullTimeoutMs", 120_000, minimum=1) / 1000
     return SourceOptions(

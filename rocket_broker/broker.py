@@ -53,7 +53,7 @@ __all__ = ["Broker"]
 _log = logging.getLogger(__name__)
 
 VIP_OFFSET = 2
-"""Clients of RocketMQ 4.4's age send and query offsets at the listening port minus this (J4)."""
+"""Clients of RocketMQ 4.4's age send and query offsets at the listening port minus this."""
 
 PAIRS_TRIED = 50
 HOUSEKEEPING_SECONDS = 10.0

@@ -1,7 +1,7 @@
 """Keeping the broker known to every name server.
 
 Name servers do not talk to each other, so the broker registers with each over a connection of its own: at
-start, every 30 seconds (B5), at once when a topic changes (B9), and at once when a lost connection can be
+start, every 30 seconds, at once when a topic changes, and at once when a lost connection can be
 made again, since a name server that was restarted knows nothing. One that is down disturbs neither the broker
 nor the other ones.
 """

@@ -22,12 +22,12 @@ _PATIENCE_US: Final = 60_000_000
 
 
 def tell_progress() -> None:
-    """The process is not up yet, but comes on: systemd goes on waiting when the time for starting is over."""
+    """Tell systemd that the start is still making progress: it extends the time allowed for starting."""
     _tell(f"EXTEND_TIMEOUT_USEC={_PATIENCE_US}")
 
 
 def tell_ready() -> None:
-    """The process does its work, for the first time or again."""
+    """Tell systemd that the process is ready, after a start or a reload."""
     _tell("READY=1")
 
 

@@ -194,7 +194,7 @@ class KafkaBinder(Binder):
             try:
                 self._lags = await self._asked_lags(self._topics)
             except KafkaError as error:
-                raise BinderError(f"the lags are not known: {error!r}", binder=self.name) from error
+                raise BinderError(f"could not read the lag: {error!r}", binder=self.name) from error
             interval = settings.offset_lag_metrics_interval
             self._lags_until = now + (interval.total_seconds() if interval is not None else 0.0)
         return self._lags

@@ -82,7 +82,7 @@ class ProducerTable:
         return list(self._groups.get(group, {}).values())
 
     def _note_id(self, client: ClientChannel) -> None:
-        """Keep the ids that a connection's client gave itself, at most `MAX_IDS`: who invents more loses the first."""
+        """Keep the last `MAX_IDS` ids that the client of a connection gave itself; the oldest entry is dropped."""
         ids = self._ids.setdefault(client.connection, deque())
         if client.client_id not in ids:
             ids.append(client.client_id)

@@ -44,7 +44,7 @@ class Compiling:
         """Return the expression, compiled for the connection's client.
 
         Raises:
-            SqlError: It is none, or too large.
+            SqlError: It is not a valid expression, or too large.
             Refusal: Too much was compiled lately.
         """
         length = len(text or "")

@@ -1,6 +1,6 @@
 """Which brokers are alive and which topics they have.
 
-Four tables, as the seed's checklist names them (B10)::
+Four tables::
 
     cluster     -> broker names
     broker name -> cluster, {broker id -> address}

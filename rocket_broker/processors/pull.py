@@ -343,7 +343,7 @@ class PullProcessor:
         )
 
     def _suggested_broker(self, header: PullMessageRequestHeader, result: GetResult) -> int:
-        """Return which broker of this one's name the consumer's group prefers for what it reads (H11)."""
+        """Return which broker of this one's name the consumer's group prefers for what it reads."""
         group = self._groups.get(header.consumer_group)
         last = max(result.next_begin_offset - 1, result.min_offset)
         for _, position, _, _ in self._store.consume_queue_entries(header.topic, header.queue_id, last, 1):

@@ -81,7 +81,7 @@ class RecallProcessor:
         """Return the handle.
 
         Raises:
-            Refusal: It is none, or not of a message that waits here under this topic.
+            Refusal: It is not a valid handle, or no message of this topic waits here under it.
         """
         handle = RecallHandle.decode(header.recall_handle)
         if handle is None:

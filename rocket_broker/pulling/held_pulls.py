@@ -254,7 +254,7 @@ class HeldPulls:
         self._arrived.clear()
 
     def hold(self, pull: HeldPull, seconds: float) -> None:
-        """Hold the pull for at most so long.
+        """Hold the pull for up to ``seconds``.
 
         Raises:
             Refusal: The pulls of its connection, of its address, or of all clients leave no room for it.

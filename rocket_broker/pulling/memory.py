@@ -1,7 +1,7 @@
 """Which messages are still in memory, by RocketMQ's rule of thumb.
 
 What lies further behind the end of the commit log than a share of the machine's memory
-(``accessMessageInMemoryMaxRatio``, 40 percent) counts as being on the disk only (H11).
+(``accessMessageInMemoryMaxRatio``, 40 percent) counts as being on the disk only.
 """
 
 import os

@@ -147,7 +147,7 @@ class TimerStore:
         return self._log.read(at)
 
     def over(self, moment: int) -> None:
-        """Note that everything up to a moment, and in it, is over."""
+        """Note that all timers up to and including ``moment`` have fired."""
         self._over.add(moment)
         self._next_is_known = False
         self.moment = moment + self._precision

@@ -109,7 +109,7 @@ class Committer:
         await asyncio.shield(self._round)
 
     def commit_now(self) -> None:
-        """Commit in this thread, for who cannot wait.
+        """Commit synchronously, in the calling thread.
 
         Raises:
             OSError: The disk refused.

@@ -190,7 +190,8 @@ class MessageStore:
     def put_run(self, run: "MessageRun") -> StoredRun | None:
         """Store messages of one queue in one go, all or none.
 
-        None is no refusal: something is in the way, and `put` goes on message by message, or tells what it is.
+        Returns:
+            Where they are; None when this path cannot take them: the caller stores them one by one with `put`.
         """
         if (
             not self.takes_runs

@@ -138,7 +138,7 @@ class PullLoop:
             if answer.status is PullStatus.OFFSET_ILLEGAL:
                 wanted = answer.next_begin_offset
                 _LOG.warning(
-                    "group %s: the broker has no offset %d in %s and says %d",
+                    "group %s: offset %d is out of range for %s; the broker suggests %d",
                     self._group, offset, self._queue, wanted,
                 )  # fmt: skip
                 return wanted

@@ -80,7 +80,8 @@ class BufferBudget:
         if now >= self._silent_until:
             self._silent_until = now + _SECONDS_BETWEEN_WARNINGS
             logger.warning(
-                "closing the connection to %s: %d bytes wait for it since %.1f s, and %d for all; the %d. closed so",
+                "closing the connection to %s: it has buffered %d bytes for %.1f s, all connections together %d; "
+                "%d connections closed for this reason so far",
                 worst.remote_address, holding.size, now - holding.since, before, self.closed,
                 extra=log_peer(worst.remote_address),
             )  # fmt: skip

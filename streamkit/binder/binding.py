@@ -125,7 +125,7 @@ class Binding(ABC):
 
         Raises:
             BinderUnavailable: The binder's system is away.
-            ApplicationError: The application stops: nobody would unbind it.
+            ApplicationError: The application is stopping: new bindings are refused.
         """
 
     @abstractmethod

@@ -53,7 +53,7 @@ class BindingService:
         self._dynamic: OrderedDict[tuple[str, str | None], OutputBinding] = OrderedDict()
         # Of each of those names one at a time is bound or unbound; the others are not held up.
         self._changing: WeakValueDictionary[tuple[str, str | None], asyncio.Lock] = WeakValueDictionary()
-        # What is bound from now on nobody would unbind: inputs, then outputs too.
+        # While stopping, new bindings are refused: inputs first, then outputs too.
         self._is_stopping = False
         self._is_closed = False
 

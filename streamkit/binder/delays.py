@@ -27,7 +27,7 @@ def requested_delay(headers: MessageHeaders, now_ms: Callable[[], int]) -> timed
         now_ms: The time, if the message names one.
 
     Raises:
-        ValueError: A header is none of what it may be. A delay nobody understands must not be no delay.
+        ValueError: A header cannot be parsed: an unparsable delay is an error, not zero.
     """
     delay, deliver_at = headers.get(DELAY), headers.get(DELIVER_AT)
     try:

@@ -39,7 +39,7 @@ class CronExpression:
         """Read an expression.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is not a valid cron expression.
         """
         from croniter import croniter  # slow to import, and few applications need it
 

@@ -89,19 +89,19 @@ class Supplier(ABC):
             await asyncio.sleep(self._trigger.pause(began, loop.time()))
             began = loop.time()
             if self._feed.is_ready() and await self._turn():
-                log.info("Supplier %s has come to its end", self._feed.name)
+                log.info("Supplier %s finished", self._feed.name)
                 return
 
     @abstractmethod
     async def _turn(self) -> bool:
-        """Call the function, once it is time; True when it is not to be called any more."""
+        """Call the function; return True when it has finished and is not to be called again."""
 
     async def _attempt(self, work: Awaitable[object]) -> bool:
-        """Do something that may fail, which is told; True when it did not."""
+        """Await ``work`` and report its failure; return True when it succeeded."""
         self._is_busy = True
         try:
             await work
-        except BaseException as error:  # there is no message to fail: who listens to errors is told
+        except BaseException as error:  # no message fails: the error channel is all there is
             await self._tell(error)
             return False
         finally:
@@ -109,7 +109,7 @@ class Supplier(ABC):
         return True
 
     async def _tell(self, error: BaseException) -> None:
-        """Tell a failure; what is none is raised on."""
+        """Report a failure; re-raise what ends more than the call."""
         if ends_more_than_the_call(error):
             raise error
         await self._feed.report(failure_of(error, "the function"))

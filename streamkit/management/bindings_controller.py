@@ -172,9 +172,7 @@ def _change(text: StateChange | str) -> StateChange:
         return text if isinstance(text, StateChange) else StateChange(text.upper())
     except ValueError:
         known = ", ".join(change.value for change in StateChange)
-        raise ApplicationError(
-            f"{text!r} is nothing a binding can be told: expected one of {known}"
-        ) from None
+        raise ApplicationError(f"unknown state change {text!r}: expected one of {known}") from None
 
 
 def _info(binding: Binding, *, is_dynamic: bool) -> BindingInfo:

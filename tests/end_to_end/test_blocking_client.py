@@ -349,7 +349,7 @@ def test_a_broker_that_was_started_anew(client: BlockingClient) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_lost_broker_costs_no_route() -> None:
-    """With all name servers away as well, the route stays for when the broker comes back (B8)."""
+    """With all name servers away as well, the route stays for when the broker comes back."""
     with ThreadedBroker() as running:
         settings = ProducerSettings(name_servers=running.name_server, request_timeout=timedelta(seconds=60))
         client = BlockingClient("blocking-group", settings)

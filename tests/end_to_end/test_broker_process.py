@@ -148,7 +148,7 @@ def test_a_broker_that_serves_has_loaded_what_large_batches_need(tmp_path: Path)
 
 
 def test_a_broker_and_its_name_server_find_each_other(tmp_path: Path) -> None:
-    """Routes name the broker; it goes on without the name server and is known again to the next one (B8)."""
+    """Routes name the broker; it goes on without the name server and is known again to the next one."""
 
     async def route(client: RawClient) -> str:
         header = GetRouteInfoRequestHeader(topic="orders")

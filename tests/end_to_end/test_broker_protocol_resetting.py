@@ -1,4 +1,4 @@
-"""Offsets that others set: reset at the broker (5.x), corrected; and which broker to read from (H11)."""
+"""Offsets that others set: reset at the broker (5.x), corrected; and which broker to read from."""
 
 import asyncio
 import json

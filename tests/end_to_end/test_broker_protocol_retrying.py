@@ -120,7 +120,7 @@ def test_a_consumer_s_own_limit_counts_from_client_version_3_4_9_on(version: int
 
 
 def test_the_group_s_own_settings_count() -> None:
-    """``retryMaxTimes``, ``retryQueueNums``; no retry queues: success without action (F4)."""
+    """``retryMaxTimes``, ``retryQueueNums``; no retry queues: success without action."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         for config in (

@@ -34,7 +34,7 @@ async def second_begins(embedded: EmbeddedBroker) -> int:
     ("name", "value"), [("TIMER_DELAY_SEC", 17 * 60 + 22), ("TIMER_DELAY_MS", 1_042_000)]
 )
 def test_a_message_comes_after_any_delay(name: str, value: int) -> None:
-    """17 min 22 s (F15): not earlier, a second late at most, with what it had and what Apache's brokers add."""
+    """17 min 22 s: not earlier, a second late at most, with what it had and what Apache's brokers add."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         sent = await second_begins(embedded) + 300

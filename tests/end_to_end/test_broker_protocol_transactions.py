@@ -178,7 +178,7 @@ def test_unknown_leaves_the_transaction_to_a_check() -> None:
 
 
 def test_a_check_shows_the_message_as_its_producer_made_it() -> None:
-    """Under its own topic, with its ids, and with the offsets that the answer needs (G7)."""
+    """Under its own topic, with its ids, and with the offsets that the answer needs."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -217,7 +217,7 @@ def test_the_producers_own_end_still_counts_after_a_check() -> None:
 
 
 def test_fifteen_checks_then_people_must_look() -> None:
-    """One a minute; then the message lies in TRANS_CHECK_MAX_TIME_TOPIC with all it had (G7)."""
+    """One a minute; then the message lies in TRANS_CHECK_MAX_TIME_TOPIC with all it had."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         await client.heartbeat(producers=(GROUP,))
@@ -278,7 +278,7 @@ def test_only_what_was_put_aside_can_be_taken_up(message_id: str) -> None:
 
 
 def test_any_live_producer_of_the_group_is_asked() -> None:
-    """They take turns; one that left is not asked any more (G7)."""
+    """They take turns; one that left is not asked any more."""
 
     async def scene(client: RawClient, embedded: EmbeddedBroker) -> None:
         transport = embedded.broker.transport
@@ -397,7 +397,7 @@ def test_a_redelivery_that_still_says_it_is_half_is_no_half_message() -> None:
 
 
 def test_a_transaction_outlives_its_broker(tmp_path: Path) -> None:
-    """Pending ones are asked about after a restart; ended ones stay ended, and no late end brings them back (G8)."""
+    """Pending ones are asked about after a restart; ended ones stay ended, and no late end brings them back."""
 
     settings = {"channelExpiredTimeout": "100000000", "serverChannelMaxIdleTimeSeconds": "0"}
 

@@ -102,7 +102,7 @@ def test_what_does_not_start_by_itself_is_started(make_app: MakeApplication) -> 
         (
             "a",
             "HALTED",
-            "'HALTED' is nothing a binding can be told: expected one of STARTED, STOPPED, PAUSED, RESUMED",
+            "unknown state change 'HALTED': expected one of STARTED, STOPPED, PAUSED, RESUMED",
         ),
         ("z", "STOPPED", "there is no binding 'z'; there are: a, out"),
         ("out", "PAUSED", "binding 'out' is an output: only inputs can be paused"),

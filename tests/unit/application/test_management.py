@@ -141,7 +141,7 @@ def test_bindings_are_told_and_changed() -> None:
             404,
             "there is no binding 'nope'; there are: in, out",
         ),
-        ("/bindings/in", {"json": {"state": "HALTED"}}, 400, "'HALTED' is nothing a binding can be told"),
+        ("/bindings/in", {"json": {"state": "HALTED"}}, 400, "unknown state change 'HALTED'"),
         ("/bindings/out", {"json": {"state": "PAUSED"}}, 400, "'out' is an output"),
         ("/bindings/in", {"json": {}}, 400, "expected a JSON object such as"),
         ("/bindings/in", {"json": []}, 400, "expected a JSON object such as"),

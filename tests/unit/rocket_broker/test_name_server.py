@@ -293,7 +293,7 @@ def test_a_broker_that_came_back_survives_the_end_of_its_old_connection(with_nam
 
 
 def test_a_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> None:
-    """Asking whether its data changed is a sign of life; silence for 120 s is none (B6)."""
+    """Asking whether its data changed is a sign of life; silence for 120 s is none."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         broker = await peer.another()
@@ -316,7 +316,7 @@ def test_a_silent_broker_is_removed_after_two_minutes(with_name_server: Run) -> 
 
 
 def test_a_broker_that_only_asks_is_silent_too(with_name_server: Run) -> None:
-    """Requests keep its connection, but no route: a broker lives by its registrations (B6)."""
+    """Requests keep its connection, but no route: a broker lives by its registrations."""
 
     async def test(server: NameServer, peer: Peer) -> None:
         broker = await peer.another()
