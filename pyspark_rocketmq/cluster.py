@@ -21,7 +21,7 @@ from rocket_client.blocking import (
 )
 from rocket_remoting.wire.record import decode_record
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -125,7 +125,9 @@ class Cluster:
             try:  # those of one broker that is away are no matter to the others
                 self._client.commit_offsets({queue: offsets[queue] for queue in queues})
             except (*AWAY, ResponseError) as error:
-                _log.warning("the offsets of group %s could not be published: %s", self._client.group, error)
+                logger.warning(
+                    "the offsets of group %s could not be published: %s", self._client.group, error
+                )
 
     # Queues
 

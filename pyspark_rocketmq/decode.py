@@ -27,7 +27,7 @@ from rocket_remoting.wire.properties import PROPERTY_KEYS, PROPERTY_TAGS, PROPER
 from rocket_remoting.wire.record import decode_record, decode_records
 from rocket_remoting.wire.sys_flag import COMPRESSED
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FEW_BYTES = 48 * 1024
 """Below this, about 200 small messages, one by one is faster."""
@@ -143,7 +143,7 @@ class Decoder:
                         raise UnreadableBodyError(
                             f"{told}; set maxDecompressedBodySize higher, or failOnDataLoss=false to pass over it"
                         ) from error
-                    _log.warning("%s; reading goes on behind it", told)
+                    logger.warning("%s; reading goes on behind it", told)
                     return False
             message.sys_flag &= ~COMPRESSED
         return True

@@ -13,7 +13,7 @@ from pyspark_rocketmq.options import SourceOptions
 from pyspark_rocketmq.partitions import RangePartition
 from rocket_client.blocking import RangePart, Subscription
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BATCH_BYTES = 1024 * 1024
 """So much is decoded at once: some thousand small messages."""
@@ -76,5 +76,5 @@ def _checked(parts: Iterator[RangePart], fail: bool) -> Iterator[RangePart]:
             )
             if fail:
                 raise DataLossError(f"{told}; with failOnDataLoss=false reading goes on behind them")
-            _log.warning("%s; reading goes on behind them", told)
+            logger.warning("%s; reading goes on behind them", told)
         yield part

@@ -38,7 +38,7 @@ from rocket_client.blocking import MessageQueue
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 
@@ -193,7 +193,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"messages were lost, or the topic was made anew: {told};"
                 " with failOnDataLoss=false reading goes on with what is there"
             )
-        _log.warning("messages were lost, or the topic was made anew: %s; reading goes on", told)
+        logger.warning("messages were lost, or the topic was made anew: %s; reading goes on", told)
 
     def _admitted(
         self, backlog: dict[MessageQueue, int], starts: Mapping[MessageQueue, int], limit: ReadLimit

@@ -50,7 +50,7 @@ from rocket_remoting.wire.message import Host
 
 __all__ = ["Broker"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 VIP_OFFSET = 2
 """Clients of RocketMQ 4.4's age send and query offsets at the listening port minus this."""
@@ -211,7 +211,7 @@ class Broker:
             try:
                 servers.append(await self._serve(port - VIP_OFFSET))
             except StartError as e:
-                _log.warning("clients that use the VIP channel will not reach this broker: %s", e)
+                logger.warning("clients that use the VIP channel will not reach this broker: %s", e)
         return servers
 
     async def _serve_anywhere(self) -> list[Server]:
@@ -224,7 +224,7 @@ class Broker:
                 return [server, await self._serve(server.port - VIP_OFFSET)]
             except StartError:
                 await server.close()
-        _log.warning(
+        logger.warning(
             "clients that use the VIP channel will not reach this broker: no two free ports beside each other"
         )
         return [await self._serve(0)]
@@ -323,7 +323,7 @@ class Broker:
                 self.topics.register_again()
             self.topics.follow_settings()
         except OSError as e:  # the settings have changed all the same
-            _log.error("the topics could not be written, as the settings have them now: %s", e)
+            logger.error("the topics could not be written, as the settings have them now: %s", e)
         self.store.keep_files_as(self.settings.store_settings())
 
     async def _keep_house(self) -> None:
@@ -393,7 +393,7 @@ def _save(what: str, save: Callable[[], None]) -> None:
     try:
         save()
     except OSError as e:
-        _log.error("%s could not be written; the next start goes back to before: %s", what, e)
+        logger.error("%s could not be written; the next start goes back to before: %s", what, e)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

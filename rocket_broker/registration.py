@@ -45,7 +45,7 @@ from rocket_remoting.wire.record import body_crc32
 
 __all__ = ["Registration"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SHORTEST_PERIOD_MS = 10_000
 LONGEST_PERIOD_MS = 60_000
@@ -263,7 +263,7 @@ class _Link:
         try:
             await self._registration.unregister(connection)
         except RemotingError as e:
-            _log.warning("not unregistered from name server %s: %s", self.name_server, e)
+            logger.warning("not unregistered from name server %s: %s", self.name_server, e)
         await connection.close()
 
     async def _register(self) -> None:
@@ -285,9 +285,9 @@ class _Link:
         if registered is not self._registered:
             self._registered = registered
             if registered:
-                _log.info("registered with name server %s", self.name_server)
+                logger.info("registered with name server %s", self.name_server)
             else:
-                _log.warning(
+                logger.warning(
                     "not registered with name server %s, trying again: %s", self.name_server, problem
                 )
 

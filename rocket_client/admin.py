@@ -57,7 +57,7 @@ from rocket_remoting.wire.record import decode_record, decode_records
 from rocket_remoting.wire.sys_flag import COMPRESSED, PERM_READ, PERM_WRITE
 from rocket_remoting.wire.topics import AUTO_CREATE_TOPIC, retry_topic, validate_group, validate_topic
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The name servers' namespace of order configurations."""
@@ -437,7 +437,7 @@ class Admin:
                 try:
                     body = await loop.run_in_executor(None, decompress, message.body, message.sys_flag, limit)
                 except RemoteProtocolError as error:
-                    _LOG.warning("%r stays as it is stored: %s", message, error)
+                    logger.warning("%r stays as it is stored: %s", message, error)
                     continue
                 message.body = body
                 message.sys_flag &= ~COMPRESSED

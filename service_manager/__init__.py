@@ -13,7 +13,7 @@ from typing import Final
 
 __all__ = ["NOTIFY_SOCKET", "tell_progress", "tell_ready", "tell_reloading", "tell_stopping"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NOTIFY_SOCKET: Final = "NOTIFY_SOCKET"
 
@@ -52,4 +52,4 @@ def _tell(*states: str) -> None:
             line.connect(address)
             line.sendall("\n".join(states).encode())
     except OSError as error:
-        log.warning("systemd cannot be told %s at %s=%s: %s", states[0], NOTIFY_SOCKET, address, error)
+        logger.warning("systemd cannot be told %s at %s=%s: %s", states[0], NOTIFY_SOCKET, address, error)

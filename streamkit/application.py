@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # slow to import, and needed only when the application starts
 
 __all__ = ["StreamApplication"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 I = TypeVar("I")  # noqa: E741  # a binding interface
 
@@ -309,7 +309,7 @@ class StreamApplication(Registering):
         try:
             await self.stop()
         except Exception:  # the start's own error is the one to see
-            log.exception("Stopping after a failed start failed")
+            logger.exception("Stopping after a failed start failed")
 
     def run(self, args: Sequence[str] | None = None) -> None:
         """Start, run until SIGINT, SIGTERM or :meth:`request_stop`, and stop.
@@ -334,13 +334,13 @@ class StreamApplication(Registering):
         try:
             run_until_signal(self._start_to_run, self.stop, self._on_stop_request)
         except StreamkitError as error:
-            log.debug("The application ends with an error", exc_info=error)
+            logger.debug("The application ends with an error", exc_info=error)
             raise SystemExit(f"Error: {error}") from error
 
     async def _start_to_run(self) -> None:
         await self.start()
         if not self.bindings:
-            log.warning(
+            logger.warning(
                 "There is nothing to do: the application has neither listeners nor functions nor other bindings. Those "
                 "of a module are found when it is given to StreamApplication(...) or app.include()"
             )

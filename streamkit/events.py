@@ -21,7 +21,7 @@ from inspect import iscoroutine
 
 from blinker import Namespace, Signal
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _signals = Namespace()
 
@@ -55,4 +55,4 @@ def notify(signal: Signal, sender: object, **values: object) -> None:
                 told.close()
                 raise TypeError("signals wait for nobody: connect a plain function, which may start a task")
         except Exception:  # an observer's failure must not become the message's
-            log.exception("Receiver %r of signal %s failed", receiver, getattr(signal, "name", signal))
+            logger.exception("Receiver %r of signal %s failed", receiver, getattr(signal, "name", signal))

@@ -10,7 +10,7 @@ from streamkit.binder.binder import BatchReceiver, BindingState
 from streamkit.binder.calls import next_batch
 from streamkit.binder.settlement import RETRY, Accept, RejectMessage, Retry, Settlement
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ConcurrentBatchBinding(ConcurrentMember[BatchReceiver]):
@@ -63,5 +63,5 @@ async def _received(
     try:
         return await receiver.receive_batch(messages, [delivery.redeliveries for delivery in deliveries])
     except Exception:
-        log.exception("The receiver of binding %r raised; its messages are retried", binding)
+        logger.exception("The receiver of binding %r raised; its messages are retried", binding)
         return [RETRY] * len(deliveries)

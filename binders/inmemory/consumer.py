@@ -15,7 +15,7 @@ from streamkit.binder.calls import Calls, Turns
 from streamkit.binder.dead_letter import cause_headers
 from streamkit.binder.settlement import RETRY, Accept, RejectMessage, Retry, Settlement
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # As RocketMQ's flow control: a member that has so many messages unsettled takes no more.
 WINDOW: Final = 1000
@@ -221,5 +221,5 @@ async def _received(receiver: Receiver, delivery: Delivery, binding: str) -> Set
     try:
         return await receiver(delivery.message, delivery.redeliveries)
     except Exception:
-        log.exception("The receiver of binding %r raised; its message is retried", binding)
+        logger.exception("The receiver of binding %r raised; its message is retried", binding)
         return RETRY

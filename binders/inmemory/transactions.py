@@ -22,7 +22,7 @@ from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
 from streamkit.messaging.transaction import TransactionState
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PUT_ASIDE: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Where messages go whose transaction nobody could tell about; named as on RocketMQ."""
@@ -126,7 +126,9 @@ class Transactions:
     def _ask(self, half: Half, loop: asyncio.AbstractEventLoop) -> None:
         if half.checks >= self._check_max:
             del self._open[half]
-            log.warning("%d checks could not tell about a message, which is put aside: %r", half.checks, half)
+            logger.warning(
+                "%d checks could not tell about a message, which is put aside: %r", half.checks, half
+            )
             self._destination(PUT_ASIDE).put(half.payload, half.headers, None)
             return
         half.checks += 1

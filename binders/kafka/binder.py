@@ -43,7 +43,7 @@ from streamkit.binder.binder import (
 from streamkit.binder.capabilities import Capability
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 P = TypeVar("P")
 M = TypeVar("M", bound=KafkaMember)

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 
 __all__ = ["Client", "checked", "translated"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Config: TypeAlias = dict[str, object]
 
@@ -285,7 +285,7 @@ def translated(client: Client, place: str, *layers: Mapping[str, str]) -> Config
         if name in known:
             config[_python_name(name)] = _read(known[name], name, value)
         elif name in _WITHOUT_EFFECT:
-            log.warning("%s: property %s has no effect: %s", place, name, _WITHOUT_EFFECT[name])
+            logger.warning("%s: property %s has no effect: %s", place, name, _WITHOUT_EFFECT[name])
     config |= _security(merged)
     if client is Client.CONSUMER and (assignors := _assignors(merged)):
         config["partition_assignment_strategy"] = assignors

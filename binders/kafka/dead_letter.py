@@ -31,7 +31,7 @@ from streamkit.messaging.cause import text_of
 from streamkit.messaging.headers import JSON_HEADER_TYPES
 from streamkit.messaging.java_headers import STRING, declared_types
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 _STACKTRACE: Final = "x-exception-stacktrace"
@@ -156,7 +156,7 @@ class Dropped(DeadLetters):
 
     async def keep(self, record: Record, rejected: RejectMessage) -> None:
         """Log what is lost."""
-        log.error(
+        logger.error(
             "Binding %r drops the message at %s: %s; it has no dead-letter topic",
             self._binding,
             place(record),
@@ -227,7 +227,7 @@ class DeadLetterTopic(DeadLetters):
         )
 
     def _failed(self, record: Record, reason: str) -> None:
-        log.error(
+        logger.error(
             "Binding %r cannot write the message at %s to its dead-letter topic %r, and tries again: %s",
             self._binding,
             place(record),

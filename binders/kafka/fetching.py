@@ -28,7 +28,7 @@ from binders.kafka.record_size import record_size
 from kafka import AsyncConsumerRebalanceListener, OffsetAndMetadata, TopicPartition
 from kafka.errors import KafkaError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Batch: TypeAlias = tuple[AssignedPartition, Sequence[Record]]
 
@@ -234,7 +234,7 @@ class FetchThread:
             while not self._is_stopping:
                 self.turn(consumer)
         except Exception as error:
-            log.exception("The consumer of binding %r ended", self._binding)
+            logger.exception("The consumer of binding %r ended", self._binding)
             self._tell(self._fail_start, error)
             self.error = error
         finally:
@@ -245,7 +245,7 @@ class FetchThread:
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:  # the loop is closed: nobody is there to be told
-            log.debug("Binding %r: its loop is closed", self._binding)
+            logger.debug("Binding %r: its loop is closed", self._binding)
 
     def _fail_start(self, error: Exception) -> None:
         if not self._started.done():
@@ -286,7 +286,7 @@ class FetchThread:
             self.error = None
         except Exception as error:  # whatever it is, the brokers may be back the next time
             if self.error is None:
-                log.warning("Binding %r: fetching failed, and is tried again: %r", self._binding, error)
+                logger.warning("Binding %r: fetching failed, and is tried again: %r", self._binding, error)
             self.error = error
             self._wake.wait(_AFTER_ERROR)
 
@@ -424,7 +424,7 @@ class FetchThread:
             if due:
                 consumer.commit(_offsets(due), timeout_ms=_LAST_COMMIT_MS)
         except Exception as error:  # whatever it is, the thread is to end
-            log.warning(
+            logger.warning(
                 "Binding %r: offsets could not be committed at the end, so that some messages come again: %r",
                 self._binding,
                 error,
@@ -433,7 +433,7 @@ class FetchThread:
         try:
             consumer.close(autocommit=False, timeout_ms=_LAST_COMMIT_MS)
         except Exception as error:  # as above
-            log.warning("Binding %r: its consumer did not close cleanly: %r", self._binding, error)
+            logger.warning("Binding %r: its consumer did not close cleanly: %r", self._binding, error)
 
     # kafka-python's thread, while this one polls
 
@@ -450,7 +450,7 @@ class FetchThread:
             try:
                 await consumer.commit_async(_offsets(due))
             except KafkaError as error:
-                log.warning(
+                logger.warning(
                     "Binding %r: offsets could not be committed before a rebalance: %r", self._binding, error
                 )
         if self.client.rebalance_listener is not None:
@@ -460,7 +460,7 @@ class FetchThread:
         for partition in partitions:
             self._tell(self._hold, partition)
         if not await consumer.comes_true(lambda: all(each.is_quiet for each in partitions), self._patience):
-            log.warning(
+            logger.warning(
                 "Binding %r: calls outlast a rebalance, so that their messages may be handled twice: %s",
                 self._binding,
                 _named(each.key for each in partitions if not each.is_quiet),
@@ -482,13 +482,13 @@ class FetchThread:
         self._reconcile(consumer)
         self._adopt(consumer, keys)
         self._tell(self._release, list(self._partitions.values()))
-        log.info("Binding %r has partitions %s", self._binding, _named(self._partitions))
+        logger.info("Binding %r has partitions %s", self._binding, _named(self._partitions))
         if self.client.rebalance_listener is not None:
             self.client.rebalance_listener.on_partitions_assigned(consumer, keys)
 
     def lost(self, consumer: Consumer, keys: set[TopicPartition]) -> None:
         """Forget partitions that others have already: nothing can be committed."""
-        log.warning("Binding %r was put out of its group and joins again", self._binding)
+        logger.warning("Binding %r was put out of its group and joins again", self._binding)
         self._given_up = None
         self._forget(keys)
         if self.client.rebalance_listener is not None:
@@ -534,7 +534,7 @@ def begin_now(consumer: Consumer, ends: dict[TopicPartition, int], topic: str) -
     try:
         consumer.commit(_offsets(fresh), timeout_ms=_LAST_COMMIT_MS)
     except KafkaError as error:  # members of the group are at work, so it is not new
-        log.debug("Where group and topic %r begin is left to the group's members: %r", topic, error)
+        logger.debug("Where group and topic %r begin is left to the group's members: %r", topic, error)
 
 
 def _matching(consumer: Consumer, pattern: str) -> list[str]:

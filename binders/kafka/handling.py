@@ -22,7 +22,7 @@ from streamkit.binder.settlement import RETRY, RejectMessage, Retry, Settlement
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import NO_PAYLOAD, Message
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # A worker whose handlers never wait lets the loop go on after so many calls.
 _RUN: Final = 100
@@ -42,7 +42,7 @@ def to_framework(delivery: Delivery, binding: str, group: str | None) -> Message
         payload = NO_PAYLOAD if record.value is None else record.value
         return Message(payload, MessageHeaders.adopt(from_record(record, group)))
     except Exception as error:  # whatever it is, the next delivery of it would fail, too
-        log.warning("Binding %r rejects %s: %s", binding, place(record), error)
+        logger.warning("Binding %r rejects %s: %s", binding, place(record), error)
         return RejectMessage(str(error), error)
 
 
@@ -57,7 +57,7 @@ def one_by_one(receiver: Receiver, binding: str, group: str | None) -> Hand:
         try:
             return [await receiver(message, delivery.redeliveries)]
         except Exception:
-            log.exception("The receiver of binding %r raised; its message is retried", binding)
+            logger.exception("The receiver of binding %r raised; its message is retried", binding)
             return [RETRY]
 
     return hand
@@ -86,7 +86,7 @@ def in_batches(receiver: BatchReceiver, binding: str, group: str | None) -> Hand
         try:
             return await receiver.receive_batch(messages, redeliveries)
         except Exception:
-            log.exception("The receiver of binding %r raised; its messages are retried", binding)
+            logger.exception("The receiver of binding %r raised; its messages are retried", binding)
             return [RETRY] * len(messages)
 
     return hand
@@ -172,7 +172,7 @@ class Driver(ABC):
         try:
             return list(zip(deliveries, await self._hand(deliveries), strict=True))
         except Exception:  # whatever it is, the partition must not stop
-            log.exception(
+            logger.exception(
                 "Binding %r could not hand over %s: retried", self._binding, place(deliveries[0].record)
             )
             return [(delivery, RETRY) for delivery in deliveries]
@@ -184,7 +184,7 @@ class Driver(ABC):
                 return self._terms.pause_before(settlement, delivery.redeliveries)
             await self._end(delivery, settlement)
         except Exception:  # as above
-            log.exception("Binding %r could not settle %s: retried", self._binding, place(delivery.record))
+            logger.exception("Binding %r could not settle %s: retried", self._binding, place(delivery.record))
             return self._terms.pause_before(RETRY, delivery.redeliveries)
         return None
 

@@ -32,7 +32,7 @@ from streamkit.errors import BinderError
 
 __all__ = ["Unreadable", "bound_polls", "read_all"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _NO_TIMESTAMP: Final = -1
 _FEW_HEADERS: Final = 32
@@ -178,7 +178,7 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # as a
                 self._raise_if_library_is_missing(batches, error)
                 known = self._damaged.get(partition)
                 if batches.is_damaged and (known is None or known.begin != batches.begin):
-                    log.warning("%s is damaged and is fetched once more: %s", self._place(batches), error)
+                    logger.warning("%s is damaged and is fetched once more: %s", self._place(batches), error)
                     self._damaged[partition] = _Damage(batches.begin, batches.refused)
                     self.drain()
                     return
@@ -200,11 +200,11 @@ class _PartitionRecords(Fetcher.PartitionRecords):  # type: ignore[misc]  # as a
         end = batches.end
         self.next_fetch_offset = max(begin, end)
         if is_marker:
-            log.warning("%s is a marker that cannot be read: %r", place, error)
+            logger.warning("%s is a marker that cannot be read: %r", place, error)
             self.aborted_producer_ids.discard(batch.producer_id)
             return
         if end <= begin:  # all of it was read, now or by an earlier fetch
-            log.debug("%s is not as it should be: %r", place, error)
+            logger.debug("%s is not as it should be: %r", place, error)
             return
         self.bytes_read += len(batches.data)
         reason = BinderError(f"{place} cannot be read: {error}")

@@ -13,7 +13,7 @@ from kafka.admin import OffsetSpec
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 from streamkit.errors import BinderError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -84,7 +84,7 @@ class Topics:
                 f"{PREFIX}.auto-add-partitions=true, "
                 "add them with Kafka's own tools, or ask for fewer"
             )
-        log.warning(
+        logger.warning(
             "Topic %r has %d partitions, and %d calls at once are asked for: some will have nothing to do",
             topic,
             found,
@@ -133,7 +133,7 @@ class Topics:
         try:
             await self.call(self._admin.create_topics, {topic: asked})
         except TopicAlreadyExistsError:
-            log.debug("Topic %r was made by somebody else just now", topic)
+            logger.debug("Topic %r was made by somebody else just now", topic)
         await self.call(self._admin.wait_for_topics, [topic])
         return await self.partition_count(topic) or partitions
 
@@ -142,9 +142,9 @@ class Topics:
         try:
             answers = await self.call(self._admin.delete_groups, [group])
             if answers.get(group) != "OK":
-                log.debug("Group %s was not removed: %s", group, answers.get(group))
+                logger.debug("Group %s was not removed: %s", group, answers.get(group))
         except KafkaError as error:
-            log.info("Group %s stays at the brokers until its offsets expire: %r", group, error)
+            logger.info("Group %s stays at the brokers until its offsets expire: %r", group, error)
 
     async def brokers(self) -> list[str]:
         """The addresses of the brokers that are there.

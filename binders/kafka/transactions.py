@@ -39,7 +39,7 @@ from streamkit.errors import ConfigurationError
 from streamkit.listeners.listener_threads import ListenerThreads
 from streamkit.messaging.message import Message
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LAST_ABORT: Final = 5.0
 """How long brokers are given to hear that a transaction is aborted whose call was given up, in seconds."""
@@ -182,7 +182,7 @@ class Transactions:
             async with asyncio.timeout(_LAST_ABORT):
                 await transaction.abort()
         except (KafkaError, TimeoutError) as error:
-            log.warning("A transaction could not be aborted, so that it is left to the brokers: %r", error)
+            logger.warning("A transaction could not be aborted, so that it is left to the brokers: %r", error)
 
     def _next(self) -> tuple[int, Sender]:
         number, self._made = self._made, self._made + 1
@@ -220,7 +220,7 @@ class Transactions:
                             delivery.partition.transacted = delivery.record.offset + 1
                 return settlements
             except Exception as error:  # whatever it is, the partition must not stop
-                log.warning("Binding %r: a transaction failed, and is tried again: %r", binding, error)
+                logger.warning("Binding %r: a transaction failed, and is tried again: %r", binding, error)
                 return [Retry(None, error) for _ in deliveries]
 
         return hand_in_transaction

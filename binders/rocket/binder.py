@@ -58,7 +58,7 @@ from streamkit.binder.spark_format import SparkFormat
 from streamkit.errors import BinderError, BinderUnavailable, ConfigurationError
 from streamkit.messaging.message import Message
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 B = TypeVar("B", RocketConsumerBinding, RocketBatchBinding, RocketPolledSource)
 P = TypeVar("P")
@@ -227,7 +227,7 @@ class RocketBinder(Binder):
             self._subscriptions.check(namespace.wrap(destination.group), destination)
         size = extended.push.consume_message_batch_max_size or 1
         if size > 1 and not destination.properties.batch_mode:
-            log.warning(
+            logger.warning(
                 "Binding %r: push.consume-message-batch-max-size has no effect without consumer.batch-mode=true",
                 destination.binding,
             )
@@ -388,7 +388,7 @@ class RocketBinder(Binder):
         try:
             await self._require_admin().delete_group(group)
         except RemotingError as error:
-            log.info("anonymous group %s stays at the broker: %s", group, error)
+            logger.info("anonymous group %s stays at the broker: %s", group, error)
 
     def producer_group(self, destination: str, extended: ExtendedProducerProperties) -> str:
         """The group that the binding's settings name, or the binder's, else the destination."""

@@ -23,7 +23,7 @@ from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SUCCESS = Success()
 

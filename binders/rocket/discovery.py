@@ -11,7 +11,7 @@ from rocket_client import Admin
 from rocket_remoting.wire.errors import ResponseError
 from streamkit.binder.capabilities import Capability
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ASKED: Final = {
     Capability.DELAY_ANY: "timerWheelEnable",
@@ -28,7 +28,7 @@ async def discovered(admin: Admin) -> frozenset[Capability]:
     try:
         brokers = await admin.broker_settings()
     except ResponseError as error:
-        log.warning(
+        logger.warning(
             "A broker does not tell its settings, so that it is taken to lack delays at will and SQL: %s",
             error,
         )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # the broker is imported only by an application that starts o
 
 __all__ = ["DEFAULT_NAME_SERVER", "PREFIX", "NameServers"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PREFIX: Final = "spring.cloud.stream.rocketmq.binder"
 
@@ -74,7 +74,7 @@ class NameServers:
         if embedded is Embedded.NEVER or await self._answers(DEFAULT_NAME_SERVER):
             return (DEFAULT_NAME_SERVER,)
         started = await self._start(DEFAULT_NAME_SERVER, DEFAULT_BROKER_PORT)
-        log.warning(
+        logger.warning(
             "Nobody listens on %s, so an embedded RocketMQ broker was started there; its store is %s. "
             "Set %s.name-server to use a cluster, %s.embedded=never to wait for one.",
             started,

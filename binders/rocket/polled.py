@@ -26,7 +26,7 @@ from rocket_remoting.wire.topics import retry_topic
 from streamkit.binder.binder import BindingState, ConsumerDestination, PolledMessage, PolledSource
 from streamkit.binder.settlement import Accept, RejectMessage, Retry, Settlement
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class _Progress:
@@ -148,7 +148,7 @@ class RocketPolledSource(PolledSource):
         try:
             await self._carry_out(message, settlement)
         except Exception as error:  # whatever it is, the message keeps its place
-            log.warning(
+            logger.warning(
                 "Binding %r: message %s could not be sent back and is polled again: %s",
                 self._binding,
                 message.msg_id,

@@ -27,7 +27,7 @@ from streamkit.messaging import headers as portable
 from streamkit.messaging.headers import MessageHeaders
 from streamkit.messaging.message import Message
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # Sends under way at once when the binding does not wait for answers; more wait for one to finish.
 ASYNC_WINDOW: Final = 1000

@@ -29,7 +29,7 @@ from rocket_remoting.wire.headers import NotifyConsumerIdsChangedRequestHeader
 
 __all__ = ["ConsumerGroup", "ConsumerTable"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 HeartbeatListener = Callable[[str, Iterable[SubscriptionData], Connection], Generator[None, None, None]]
@@ -178,7 +178,7 @@ class ConsumerTable:
         changed = group.join(client, data, prepared)
         self._memberships.add(client.connection, group.name)
         if changed:
-            _log.info("consumer group %s: %s wants %d topics, %d members",
+            logger.info("consumer group %s: %s wants %d topics, %d members",
                       group.name, client, len(group.subscriptions), len(group),
                       extra=client.connection.log_peer)  # fmt: skip
             self._tell(group)
@@ -213,7 +213,7 @@ class ConsumerTable:
             del self._groups[group_name]
             for listener in self.on_empty:
                 listener(group_name)
-        _log.info("consumer group %s: %s left, %d members", group_name, left, len(group),
+        logger.info("consumer group %s: %s left, %d members", group_name, left, len(group),
                   extra=connection.log_peer)  # fmt: skip
         self._tell(group)
 
@@ -238,7 +238,7 @@ class ConsumerTable:
         groups = ((name, group.members()) for name, group in list(self._groups.items()))
         silent = yield from silent_members(groups, self._time() - seconds)
         for name, member in silent:
-            _log.warning("consumer group %s: no heartbeat from %r, forgotten", name, member,
+            logger.warning("consumer group %s: no heartbeat from %r, forgotten", name, member,
                          extra=member.connection.log_peer)  # fmt: skip
             self.unregister(name, member.connection)
             yield

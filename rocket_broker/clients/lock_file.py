@@ -17,7 +17,7 @@ from rocket_remoting.wire.message import MessageQueue
 
 __all__ = ["LockFile"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LONGEST_NAME = 255
 """Characters of a group or client id: a lock of one that is longer is not kept."""
@@ -53,7 +53,7 @@ class LockFile:
         except FileNotFoundError:
             return
         except (OSError, RemotingError) as e:
-            _log.warning("%s: the locks on queues are not known: %s", self._path, e)
+            logger.warning("%s: the locks on queues are not known: %s", self._path, e)
             return
         now = self._clock.now_ms()
         for lock in stored.locks:

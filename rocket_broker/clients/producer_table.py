@@ -11,7 +11,7 @@ from rocket_remoting.session.connection import Connection
 
 __all__ = ["ProducerTable"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_IDS = 16
 """Of one connection; a client has one."""
@@ -35,7 +35,7 @@ class ProducerTable:
             members[client.connection] = client
             self._memberships.add(client.connection, group)
             known = client
-            _log.debug("producer group %s: %r joined", group, client)
+            logger.debug("producer group %s: %r joined", group, client)
         known.seen = self._time()
         self._clients[client.client_id] = known
         self._note_id(client)
@@ -67,7 +67,7 @@ class ProducerTable:
         groups = ((group, self.members(group)) for group in list(self._groups))
         silent = yield from silent_members(groups, self._time() - seconds)
         for group, client in silent:
-            _log.warning("producer group %s: no heartbeat from %r, forgotten", group, client,
+            logger.warning("producer group %s: no heartbeat from %r, forgotten", group, client,
                          extra=client.connection.log_peer)  # fmt: skip
             self.unregister(group, client.connection)
             yield

@@ -21,7 +21,7 @@ MAX_LOCKS = 262_144
 """Of all groups; each takes some 300 bytes. One group, and one address, has a quarter at most."""
 _LOCKS_A_STEP = 256
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class HeldLock(NamedTuple):
@@ -126,7 +126,7 @@ class QueueLocks:
             self._shares.check(1, owner)
             self._shares.count(1, owner)
             self._shares.count(-1, lock.owner)
-        _log.warning(
+        logger.warning(
             "group %s: lock of %s on %s expired, %s has it now", group, lock.client_id, queue, client_id
         )
         lock.client_id, lock.owner = client_id, owner

@@ -18,7 +18,7 @@ from rocket_remoting.wire.bodies import ConsumerData, SubscriptionData
 
 __all__ = ["SubscriptionGuard", "Wish"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SHOWN = 2_000
 """Characters of what a member wants that are told: it may be megabytes."""
@@ -130,7 +130,7 @@ class SubscriptionGuard:
         )
         if not was_same:
             end = f". {wish.client_id} is refused" if refused else ""
-            _log.warning("%s%s", problem, end, extra=client.connection.log_peer)
+            logger.warning("%s%s", problem, end, extra=client.connection.log_peer)
         return problem if refused else None
 
     def forget(self, group: str, connection: Connection) -> None:

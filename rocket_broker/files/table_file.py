@@ -30,7 +30,7 @@ from rocket_remoting.wire.errors import RemotingError
 
 __all__ = ["TableFile"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -71,7 +71,7 @@ class TableFile:
                     table = decode(content)
                     self._is_damaged = path is self.backup
                     if path is self.backup:
-                        _log.warning("%s: read instead of %s (%s)", path, self.path.name, problems[0])
+                        logger.warning("%s: read instead of %s (%s)", path, self.path.name, problems[0])
                     return table
                 problems.append("it is empty")
             except FileNotFoundError:

@@ -32,7 +32,7 @@ from rocket_remoting.wire.errors import RemotingError
 
 __all__ = ["NO_TABLE", "Change", "TableJournal"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 B = TypeVar("B", bound=Body)
 
@@ -148,11 +148,11 @@ class TableJournal:
                     entry = decode_body(bytes(read.entry), type_) if bytes(read.entry) else None
                     changes.append(Change(read.version, entry, read.removed))
             except (msgspec.MsgspecError, RemotingError) as e:
-                _log.warning("%s: a line is passed over: %s", self.path, e)
+                logger.warning("%s: a line is passed over: %s", self.path, e)
         if changes:
             self._changed.set()
         if changes and _is_of_others(after, tables):
-            _log.warning(
+            logger.warning(
                 "%s: %d changes are passed over: another broker has written the table since",
                 self.path,
                 len(changes),
@@ -223,7 +223,7 @@ class TableJournal:
 
     def _keep(self, error: OSError) -> None:
         self._changed.set()
-        _log.error("what is in %s could not be written into the table, trying again: %s", self.path, error)
+        logger.error("what is in %s could not be written into the table, trying again: %s", self.path, error)
 
     def _append(self, lines: Sequence[bytes]) -> None:
         make_private_directory(self.path.parent)

@@ -35,7 +35,7 @@ from rocket_remoting.wire.properties import PROPERTY_RETRY_TOPIC
 
 __all__ = ["ConsumerFilter", "ConsumerFilterTable", "RetryFilter"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SAVE_SECONDS = 10.0
 MOST_COMPILED = 4 * MAX_LENGTH
@@ -128,7 +128,7 @@ class ConsumerFilterTable:
             try:
                 self._keep(group, topic, known, compile_sql(known.expression), ())
             except SqlError as e:
-                _log.warning("filter of group %s on %s not taken: %s", group, topic, e)
+                logger.warning("filter of group %s on %s not taken: %s", group, topic, e)
         for group in self._groups:
             self.unregister(group)
 
@@ -194,7 +194,7 @@ class ConsumerFilterTable:
                 self._dirty = True
                 if not isinstance(e, OSError):
                     raise
-                _log.error("consumer filters could not be written, trying again: %s", e)
+                logger.error("consumer filters could not be written, trying again: %s", e)
 
     def _register(self, group: str, topic: str, data: SubscriptionData, member: Connection | None) -> int:
         """Take one subscription; return how many characters had to be compiled."""
@@ -218,16 +218,16 @@ class ConsumerFilterTable:
         except SqlError as e:
             if known is not None:
                 self._drop(group, topic)  # pulls are told so, and what is wrong
-            _log.warning("group %s filters %s by what is no expression: %s", group, topic, e, extra=peer)
+            logger.warning("group %s filters %s by what is no expression: %s", group, topic, e, extra=peer)
             return len(text)
         owners = (owner_group(group), member.counted_as) if member is not None else ()
         if not self._make_room(text, owners):
-            _log.warning(
+            logger.warning(
                 "group %s filters %s by %d characters for which there is no room", group, topic, len(text),
                 extra=peer,
             )  # fmt: skip
             return len(text)
-        _log.info("group %s filters %s by %s", group, topic, text, extra=peer)
+        logger.info("group %s filters %s by %s", group, topic, text, extra=peer)
         new = ConsumerFilter(
             consumer_group=group,
             topic=topic,

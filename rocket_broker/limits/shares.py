@@ -21,7 +21,7 @@ from rocket_remoting.wire.codes import ResponseCode
 
 __all__ = ["PARTS", "Shares", "owner_group"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PARTS = 4
 """One owner has at most this part of a bound, a quarter. Of 50,000 topics that is 12,500: more than a known cluster's
@@ -91,7 +91,7 @@ class Shares:
         )
         if owner not in self._refused and self._counts[owner]:
             self._refused.add(owner)
-            _log.warning("refused, and further ones without another line: %s", reason)
+            logger.warning("refused, and further ones without another line: %s", reason)
         return Refusal(code, reason)
 
     def __repr__(self) -> str:

@@ -23,7 +23,7 @@ from rocket_broker.loop.watchdog import Watchdog
 
 __all__ = ["BackgroundSteps", "LoopTurns", "collected", "run_in_steps"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class BackgroundSteps:
         except StopIteration:
             return True
         except Exception:  # the work of others goes on
-            _log.exception("a part of this was not done: %s", what)
+            logger.exception("a part of this was not done: %s", what)
             return True
         return False
 

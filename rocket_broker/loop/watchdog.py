@@ -12,7 +12,7 @@ from rocket_remoting.wire.command import RemotingCommand
 
 __all__ = ["LIMIT_SECONDS", "Watchdog"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LIMIT_SECONDS = 0.05
 """A step that takes longer is logged. Work is done in slices of a few milliseconds, so 50 ms are a fault of the broker,
@@ -46,7 +46,7 @@ class Watchdog:
     ) -> None:
         seconds = Watchdog.clock() - self._began
         if seconds > LIMIT_SECONDS:
-            _log.warning("all clients waited for %d ms while %s", seconds * 1000, self._step)
+            logger.warning("all clients waited for %d ms while %s", seconds * 1000, self._step)
 
     @staticmethod
     def check_request(began: float, connection: Connection, command: RemotingCommand) -> None:
@@ -59,7 +59,7 @@ class Watchdog:
         """
         seconds = Watchdog.clock() - began
         if seconds > LIMIT_SECONDS:
-            _log.warning(
+            logger.warning(
                 "all clients waited for %d ms while %s of %s was handled, a request with a body of %d bytes",
                 seconds * 1000, command.name, connection.remote_address, len(command.body),
                 extra=log_peer(connection.remote_address),

@@ -52,7 +52,7 @@ from rocket_remoting.wire.record import body_crc32
 
 __all__ = ["NameServerProcessor"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ZLIB = 0x78
 """First byte of a zlib stream; JSON begins with none."""
@@ -138,14 +138,14 @@ class NameServerProcessor:
         self._routes.check_owner(header.broker_name, header.broker_id, header.broker_addr, connection)
         body = bytes(command.body)
         if header.body_crc32 and header.body_crc32 != body_crc32(body):
-            _log.warning(
+            logger.warning(
                 "registration of %s from %s refused: crc32 does not match",
                 header.broker_name, connection.remote_address, extra=connection.log_peer,
             )  # fmt: skip
             return RemotingCommand.response(command, ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
         problem = _problem(header)
         if problem is not None:
-            _log.warning(
+            logger.warning(
                 "registration from %s refused: %s",
                 connection.remote_address, problem, extra=connection.log_peer,
             )  # fmt: skip
@@ -209,7 +209,7 @@ class NameServerProcessor:
         """Stop producers from choosing a broker, before it is shut down."""
         name = command.header(WipeWritePermOfBrokerRequestHeader).broker_name
         count = yield from self._routes.wipe_write_perm(name)
-        _log.info(
+        logger.info(
             "%s took the write permission from the %d topics of %s", connection.remote_address, count, name
         )
         return RemotingCommand.response(
@@ -220,7 +220,7 @@ class NameServerProcessor:
         """Let producers choose a broker again."""
         name = command.header(AddWritePermOfBrokerRequestHeader).broker_name
         count = yield from self._routes.add_write_perm(name)
-        _log.info("%s made the %d topics of %s writable", connection.remote_address, count, name)
+        logger.info("%s made the %d topics of %s writable", connection.remote_address, count, name)
         return RemotingCommand.response(
             command, header=AddWritePermOfBrokerResponseHeader(add_topic_count=count)
         )
@@ -327,7 +327,7 @@ def _usable(broker_name: str, told: Iterable[Registered]) -> Iterator[Registered
     """Yield what a broker tells but for topics that would break clients; Apache's brokers take nearly any name."""
     for item in told:
         if isinstance(item, TopicConfig) and not _is_usable(item):
-            _log.warning(
+            logger.warning(
                 "topic %r of broker %s gets no route: it has %d queues to read and %d to write; expected a name "
                 "without spaces and 0 to %d queues",
                 item.topic_name[:255], broker_name, item.read_queue_nums, item.write_queue_nums, MAX_QUEUES,

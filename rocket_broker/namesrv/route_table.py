@@ -40,7 +40,7 @@ from rocket_remoting.wire.errors import RemoteProtocolError
 
 __all__ = ["BROKER_EXPIRY_SECONDS", "MAX_BROKERS", "LiveBroker", "RouteTable"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_BROKERS = 4_096
 """Addresses that may be registered, and names of clusters. Those of one host are a quarter of them at most."""
@@ -171,7 +171,7 @@ class RouteTable:
             )
             if host not in live.refused and len(live.refused) < MOST_HOSTS_LOGGED:
                 live.refused.add(host)
-                _log.warning(
+                logger.warning(
                     "%s is not registered as broker %s, id %d, at %s: %s",
                     connection.remote_address, name, broker_id, address, reason, extra=connection.log_peer,
                 )  # fmt: skip
@@ -202,7 +202,7 @@ class RouteTable:
     def _keep(self, address: str, live: LiveBroker, cluster: str) -> None:
         former = self._live.get(address)
         if former is None:
-            _log.info("broker %s of cluster %s registered at %s", live.name, cluster, address)
+            logger.info("broker %s of cluster %s registered at %s", live.name, cluster, address)
         else:
             self._broker_shares.count(-1, former.connection.counted_as)
             self._forget_connection(address, former.connection)
@@ -228,7 +228,7 @@ class RouteTable:
         self.check_owner(name, broker_id, address, connection)
         broker = self._brokers.get(name)
         if broker is not None and broker.broker_addrs.get(broker_id) == address:
-            _log.info("broker %s at %s unregistered", name, address)
+            logger.info("broker %s at %s unregistered", name, address)
             self._remove(address)
 
     def connection_closed(self, connection: Connection) -> None:
@@ -239,7 +239,7 @@ class RouteTable:
         for address in list(self._by_connection.get(connection, ())):
             live = self._live.get(address)
             if live is not None and live.connection is connection:
-                _log.info("broker %s at %s removed: its connection closed", live.name, address)
+                logger.info("broker %s at %s removed: its connection closed", live.name, address)
                 self._remove(address)
             yield
 
@@ -249,7 +249,7 @@ class RouteTable:
         silent: list[Connection] = []
         for address, live in list(self._live.items()):
             if live.seen < limit and self._live.get(address) is live:
-                _log.warning(
+                logger.warning(
                     "broker %s at %s removed: silent for more than %g s", live.name, address, seconds
                 )
                 self._remove(address)
@@ -338,7 +338,7 @@ class RouteTable:
                 left_out += not self._routes.put(live.name, item)
             yield
         if left_out:
-            _log.warning(
+            logger.warning(
                 "%d topics of broker %s get no route: there are %d, of which one host's brokers have at most %d",
                 left_out, live.name, MAX_ROUTES, self._routes.share,
             )  # fmt: skip

@@ -14,7 +14,7 @@ from rocket_remoting.transports.transport import Server, Transport
 
 __all__ = ["NameServer"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_BUFFERED = 256 * 1024 * 1024
 """Bytes for all connections together: what peers do not read, and frames that are not whole."""

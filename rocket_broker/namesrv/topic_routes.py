@@ -13,7 +13,7 @@ from rocket_remoting.wire.bodies import QueueData, TopicConfig
 
 __all__ = ["MAX_ROUTES", "TopicRoutes"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_ROUTES = 1_000_000
 """Topics of brokers: each takes some 400 bytes. Those of one host's brokers are a quarter of them at most."""
@@ -70,7 +70,7 @@ class TopicRoutes:
         )
         queues = self._topics.setdefault(topic, {})
         if queues.get(broker) != data:
-            _log.debug("topic %s: %s", topic, data)
+            logger.debug("topic %s: %s", topic, data)
             queues[broker] = data
         return True
 

@@ -24,7 +24,7 @@ from service_manager import tell_progress, tell_ready, tell_stopping
 
 __all__ = ["run"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SERIALIZE_TYPE = "JSON"
 
@@ -117,12 +117,12 @@ async def _start_broker(settings: BrokerSettings, running: AsyncExitStack) -> No
         f"serializeType={SERIALIZE_TYPE}{known_by}"
     )
     if not settings.namesrv_addr:
-        _log.warning("no name server: clients cannot find this broker. Set namesrvAddr, or use -n")
+        logger.warning("no name server: clients cannot find this broker. Set namesrvAddr, or use -n")
 
 
 def _warn(settings: ApacheSettings) -> None:
     for warning in settings.warnings:
-        _log.warning("%s", warning)
+        logger.warning("%s", warning)
 
 
 def _allow_files() -> None:

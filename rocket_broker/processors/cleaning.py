@@ -13,7 +13,7 @@ from rocket_remoting.wire.command import RemotingCommand
 
 __all__ = ["CleaningProcessor"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class CleaningProcessor:
@@ -26,7 +26,7 @@ class CleaningProcessor:
     def delete_expired(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
         """DELETE_EXPIRED_COMMITLOG (329): delete the expired files of the commit log, at most deleteFileBatchMax."""
         if self._deleting is None or self._deleting.done():
-            _log.info("%s has old messages deleted", connection.remote_address, extra=connection.log_peer)
+            logger.info("%s has old messages deleted", connection.remote_address, extra=connection.log_peer)
             self._deleting = asyncio.ensure_future(self._delete())
         return RemotingCommand.response(command)
 
@@ -44,4 +44,4 @@ class CleaningProcessor:
         try:
             await self._store.delete_expired()
         except OSError as e:
-            _log.error("old messages could not be deleted: %s", e)
+            logger.error("old messages could not be deleted: %s", e)

@@ -32,7 +32,7 @@ from rocket_remoting.wire.message import MessageQueue
 
 __all__ = ["MAX_TOLD", "OffsetResetProcessor"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TO_THE_END = -1
 CPP = "CPP"
@@ -104,7 +104,7 @@ class OffsetResetProcessor:
             )
         pieces = await self._written(table)
         await self._tell_members(header, table, pieces)
-        _log.info(
+        logger.info(
             "group %s: offsets in %s reset to those of %d", header.group, header.topic, header.timestamp
         )
         return pieces
@@ -121,7 +121,7 @@ class OffsetResetProcessor:
         await run_in_steps(_STEP, self._set(connection, header, table, waits=waits))
         if not waits:
             await self._tell_members(header, table, pieces)
-        _log.info("group %s: offsets of %d queues of %s reset", header.group, len(table), header.topic)
+        logger.info("group %s: offsets of %d queues of %s reset", header.group, len(table), header.topic)
         return pieces
 
     def _table(

@@ -36,7 +36,7 @@ from rocket_remoting.wire.topics import RETRY_PREFIX
 
 __all__ = ["PullProcessor"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BROADCASTING = "BROADCASTING"
 SMALL_PULL = 32
@@ -135,7 +135,7 @@ class PullProcessor:
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset, connection
             )
         except Refusal as refusal:
-            _log.debug("a pull of %s commits nothing: %s", connection.remote_address, refusal)
+            logger.debug("a pull of %s commits nothing: %s", connection.remote_address, refusal)
 
     def _resume(self, pull: HeldPull) -> None:
         """Answer a pull that was held, with whatever there is by now."""
@@ -323,7 +323,7 @@ class PullProcessor:
         else:
             statistics.pulls_missed += 1
             if code is ResponseCode.PULL_OFFSET_MOVED:
-                _log.warning(
+                logger.warning(
                     "%s pulls %s queue %d at %d, which holds %d to %d: sent to %d",
                     header.consumer_group, header.topic, header.queue_id, header.queue_offset,
                     result.min_offset, result.max_offset, result.next_begin_offset,

@@ -39,7 +39,7 @@ from rocket_remoting.wire.message_id import parse_offset_id
 
 __all__ = ["RelayProcessor"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 STATUS_SECONDS = 5.0
 CALL_SECONDS = 10.0
@@ -167,12 +167,12 @@ class RelayProcessor:
         try:
             answer = await member.connection.invoke(code, header, timeout=STATUS_SECONDS)
             if not room.take(min(len(answer.body), MAX_STATUS + 1)) or len(answer.body) > MAX_STATUS:
-                _log.warning("no status from %r: its answer has %d bytes", member, len(answer.body))
+                logger.warning("no status from %r: its answer has %d bytes", member, len(answer.body))
                 return None
             steps = decode_steps(answer.body, GetConsumerStatusBody)
             return (await run_in_steps("the status of a consumer is read", steps)).message_queue_table
         except RemotingError as e:
-            _log.warning("no status from %r: %s", member, e)
+            logger.warning("no status from %r: %s", member, e)
             return None
 
     async def _answer_call(

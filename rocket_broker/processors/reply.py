@@ -45,7 +45,7 @@ from rocket_remoting.wire.sys_flag import TRANSACTION_NOT, with_transaction_valu
 
 __all__ = ["ReplyProcessor"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PUSH_SECONDS = 10.0
 MAX_PUSHES = 4096
@@ -151,7 +151,7 @@ class ReplyProcessor:
         try:
             answer = await client.connection.invoke(code, pushed, bytes(command.body), timeout=PUSH_SECONDS)
         except RemotingError as e:
-            _log.warning("reply to %s not delivered: %s", asker, e)
+            logger.warning("reply to %s not delivered: %s", asker, e)
             return f"push reply message to {asker} fail: {e}"
         if answer.code == ResponseCode.SUCCESS:
             return None
@@ -201,7 +201,7 @@ class ReplyProcessor:
             may_delay=False,
         )
         if result.status is not PutStatus.OK:
-            _log.warning("a reply to %s: message %s", header.topic, result.status.value)
+            logger.warning("a reply to %s: message %s", header.topic, result.status.value)
             return
         self._statistics.put_messages += 1
         self._statistics.put_bytes += result.size

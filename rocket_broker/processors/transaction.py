@@ -29,7 +29,7 @@ from rocket_remoting.wire.topics import TRANS_CHECK_MAX_TIME_TOPIC
 
 __all__ = ["TransactionProcessor"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_WARNINGS = 1.0
 
@@ -59,7 +59,7 @@ class TransactionProcessor:
         except Refusal as refusal:
             if command.is_oneway and loop_time() >= self._silent_until:
                 self._silent_until = loop_time() + SECONDS_BETWEEN_WARNINGS
-                _log.warning(
+                logger.warning(
                     "end of a transaction by %s refused: %s",
                     connection.remote_address, refusal, extra=connection.log_peer,
                 )  # fmt: skip
@@ -77,7 +77,7 @@ class TransactionProcessor:
                 ResponseCode.SYSTEM_ERROR,
                 f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed: {status.value}",
             )
-        _log.info("%r is a half message again", message)
+        logger.info("%r is a half message again", message)
         return RemotingCommand.response(command)
 
     def _end(self, header: EndTransactionRequestHeader) -> None:

@@ -43,7 +43,7 @@ __all__ = [
     "HeldPulls",
 ]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
 MAX_BYTES = 256 * 1024 * 1024
@@ -409,7 +409,7 @@ class HeldPulls:
         try:
             pull.resume(pull)
         except Exception as e:  # one pull's trouble must not keep the others waiting
-            _log.exception("%r could not be answered", pull)
+            logger.exception("%r could not be answered", pull)
             remark = f"{type(e).__name__}: {e}"
             response = RemotingCommand.response(pull.command, ResponseCode.SYSTEM_ERROR, remark=remark)
             pull.connection.respond(response)

@@ -29,7 +29,7 @@ from rocket_remoting.wire.deduplication import SEND_DEDUPLICATED
 
 __all__ = ["QueueTime"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_WARNINGS = 1.0
 
@@ -127,7 +127,7 @@ class QueueTime:
         milliseconds = int(waited * 1000)
         if now >= self._silent_until:
             self._silent_until = now + SECONDS_BETWEEN_WARNINGS
-            _log.warning(
+            logger.warning(
                 "requests waited for %d ms and are refused as SYSTEM_BUSY, %d since the start",
                 milliseconds,
                 self.refused,

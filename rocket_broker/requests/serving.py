@@ -28,7 +28,7 @@ __all__ = [
     "warn_if_open",
 ]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_HEADER = 256 * 1024
 """Bytes of a request's header. The longest that clients send has a message's properties, 32,767 bytes, and JSON may
@@ -121,7 +121,7 @@ def _refused(command: RemotingCommand, error: Refusal | OSError) -> RemotingComm
         return error.answer(command)
     if error.errno not in _NOT_NOTED:
         raise error
-    _log.error("request %d is refused: %s", command.code, error)
+    logger.error("request %d is refused: %s", command.code, error)
     why = "there is no room on the disk" if error.errno in NO_ROOM else "the file system is read-only"
     remark = f"service not available now: {why}, and the change would have to be noted"
     return RemotingCommand.response(command, ResponseCode.SERVICE_NOT_AVAILABLE, remark=remark)
@@ -185,7 +185,7 @@ def warn_if_open(name: str, server: Server) -> None:
     except ValueError:  # a name, in the transport in memory
         is_loopback = server.host == "localhost"
     if not is_loopback:
-        _log.warning(
+        logger.warning(
             "the %s listens on %s, and there is no access control: whoever reaches it may read, send and delete "
             "messages and change settings. Admit only trusted hosts (a firewall), or set bindAddress=127.0.0.1",
             name,

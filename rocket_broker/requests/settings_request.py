@@ -17,7 +17,7 @@ from rocket_remoting.wire.command import RemotingCommand
 
 __all__ = ["answer_settings", "answer_settings_update"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_KEYS = 256
 """Of a request: more than a server has settings, so that a tool may send all it was told back."""
@@ -47,11 +47,11 @@ def answer_settings_update(
         entries = _entries(bytes(command.body), f"request of {peer}")
         settings.update(entries)
     except (BrokerError, UnicodeDecodeError, OSError) as e:
-        _log.warning("settings not changed: %s", e, extra=connection.log_peer)
+        logger.warning("settings not changed: %s", e, extra=connection.log_peer)
         code = ResponseCode.NO_PERMISSION if isinstance(e, LocalSetting) else ResponseCode.SYSTEM_ERROR
         return RemotingCommand.response(command, code, remark=str(e))
     changed = {entry.key: entry.value for entry in entries}
-    _log.info("settings changed by %s: %s", peer, changed, extra=connection.log_peer)
+    logger.info("settings changed by %s: %s", peer, changed, extra=connection.log_peer)
     return RemotingCommand.response(command)
 
 

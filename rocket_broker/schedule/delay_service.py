@@ -34,7 +34,7 @@ from rocket_remoting.wire.record import decode_record
 
 __all__ = ["DelayService"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DELIVER_AT_ONCE = 500
 """So many entries of a level are looked at together; their messages are delivered one after the other, in steps."""
@@ -98,14 +98,14 @@ class DelayService:
             high = max(low, self._store.max_offset(SCHEDULE_TOPIC, queue))
             known = self.offsets.get(level, 0)
             if not low <= known <= high:
-                _log.warning(
+                logger.warning(
                     "delay level %d: offset %d is outside its queue, %d to %d", level, known, low, high
                 )
             self.offsets[level] = min(max(known, low), high)
         for queue in self._store.topics_with_queues().get(SCHEDULE_TOPIC, []):
             waiting = self._store.max_offset(SCHEDULE_TOPIC, queue) - self._saved.get(queue + 1, 0)
             if queue >= self._levels.max_level and waiting > 0:
-                _log.warning(
+                logger.warning(
                     "delay level %d is not in messageDelayLevel any more: %d messages wait until it is",
                     queue + 1, waiting,
                 )  # fmt: skip
@@ -132,7 +132,7 @@ class DelayService:
         try:
             self.save()
         except OSError as e:
-            _log.error("delay offsets could not be written; the next start goes back to before: %s", e)
+            logger.error("delay offsets could not be written; the next start goes back to before: %s", e)
 
     def save(self) -> None:
         """Write ``delayOffset.json`` if anything was delivered since it was last written.
@@ -185,7 +185,7 @@ class DelayService:
                 await self._file.write_and_sync([_encoded(offsets)])
                 self._saved = offsets
         except OSError as e:
-            _log.error("delay offsets could not be written, trying again: %s", e)
+            logger.error("delay offsets could not be written, trying again: %s", e)
 
     def _run(self, level: int) -> None:
         """Begin to deliver what is due of the level."""
@@ -199,7 +199,7 @@ class DelayService:
         try:
             wait = yield from self._deliver_due(level)
         except Exception:  # whatever is wrong with one message or the disk: the level goes on
-            _log.exception("delay level %d: trying again", level)
+            logger.exception("delay level %d: trying again", level)
             wait = RETRY_SECONDS
         finally:
             self._running.discard(level)
@@ -255,7 +255,7 @@ class DelayService:
             topic = message.properties[PROPERTY_REAL_TOPIC]
             queue_id = int(message.properties[PROPERTY_REAL_QUEUE_ID])
         except (RemoteProtocolError, KeyError, ValueError) as e:
-            _log.error(
+            logger.error(
                 "delay level %d: the message at %d cannot be delivered: %r", level, commit_log_offset, e
             )
             return True
@@ -276,7 +276,7 @@ class DelayService:
             was_stored=True,
         )
         if result.status in _NEVER:
-            _log.error(
+            logger.error(
                 "%r for %s cannot be delivered and is skipped: %s", message, topic, result.status.value
             )
             return True

@@ -42,7 +42,7 @@ from rocket_remoting.wire.topics import TIMER_TOPIC
 
 __all__ = ["TIMER_QUEUE", "TimerService", "cancel_key"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TIMER_QUEUE = 0
 HANDLED_AT_ONCE = 200
@@ -108,7 +108,7 @@ class TimerService:
             try:
                 await self._flush()
             except OSError as e:
-                _log.error(
+                logger.error(
                     "the timers' files could not be written; the next start goes back to before: %s", e
                 )
 
@@ -129,7 +129,7 @@ class TimerService:
             try:
                 wait = await self._work()
             except Exception:  # whatever is wrong with one message or the disk: the timers go on
-                _log.exception("the timers go on in a second")
+                logger.exception("the timers go on in a second")
                 wait = RETRY_SECONDS
             if self._files.is_dirty:
                 self._changes.set()
@@ -195,7 +195,7 @@ class TimerService:
             moment = int(properties[PROPERTY_TIMER_OUT_MS])
             topic = properties[PROPERTY_REAL_TOPIC]
         except (RemoteProtocolError, KeyError, ValueError) as e:
-            _log.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
+            logger.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
         lost = self._files.lost
         if lost is not None and number < lost.queue_offset and self._files.floor(moment) < lost.moment:
@@ -214,7 +214,7 @@ class TimerService:
                 topic_hash=java_hash(topic),
             )
         except (StoreFull, OSError) as e:
-            _log.error("a timer could not be stored, trying again: %s", e)
+            logger.error("a timer could not be stored, trying again: %s", e)
             return False
         return True
 
@@ -301,13 +301,13 @@ class TimerService:
             else:
                 topic, queue_id = properties[PROPERTY_REAL_TOPIC], int(properties[PROPERTY_REAL_QUEUE_ID])
         except (RemoteProtocolError, KeyError, ValueError) as e:
-            _log.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
+            logger.error("the timed message at %d cannot be delivered: %r", commit_log_offset, e)
             return True
         status = self._put(message, topic, queue_id, properties | added)
         if status is PutStatus.PROPERTIES_SIZE_EXCEEDED:  # the message itself has room, what we add has none
             status = self._put(message, topic, queue_id, properties)
         if status in _NEVER:
-            _log.error("%r for %s cannot be delivered and is skipped: %s", message, topic, status.value)
+            logger.error("%r for %s cannot be delivered and is skipped: %s", message, topic, status.value)
             return True
         return status is PutStatus.OK
 
@@ -336,7 +336,7 @@ class TimerService:
             try:
                 await self._flush()
             except OSError as e:
-                _log.error("the timers' files could not be written, trying again: %s", e)
+                logger.error("the timers' files could not be written, trying again: %s", e)
             if self._files.is_dirty:
                 self._changes.set()
 

@@ -27,7 +27,7 @@ from rocket_broker.store.files import FileSystem
 
 __all__ = ["TimerStore", "odd_files"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _NO_SLOT = Slot(-1, -1, 0)
 _NOWHERE = 2**62
@@ -221,7 +221,7 @@ class TimerStore:
 
     def _begin_anew(self, progress: TimerProgress) -> frozenset[int]:
         """Have all messages looked at again; return where those lie that have a timer, or were stored anew for one."""
-        _log.error("%r lacks timers that were on the disk: the messages get others", self._log)
+        logger.error("%r lacks timers that were on the disk: the messages get others", self._log)
         self.lost, self.queue_offset = progress, 0
         self._checkpoint.write(progress._replace(log_end=_NOWHERE))
         self._rebuild()
@@ -232,7 +232,7 @@ class TimerStore:
         )
 
     def _rebuild(self) -> None:
-        _log.warning("the timer wheel is made anew from %r", self._log)
+        logger.warning("the timer wheel is made anew from %r", self._log)
         self._wheel.clear_all()
         for at, unit in self._log.walk(self._log.first):
             moment = self.floor(unit.moment)

@@ -16,7 +16,7 @@ from rocket_remoting.clock import Clock
 
 __all__ = ["AgeClock"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FASTEST = 2
 """Times as fast as time passes."""
@@ -62,14 +62,14 @@ class AgeClock:
     def _tell(self, jump: int) -> None:
         if jump >= TOLD_FROM_MS:
             self._is_told = True
-            _log.warning(
+            logger.warning(
                 "the clock jumped ahead by %s: until that is made up for, files of the commit log grow old only "
                 "twice as fast as time passes. If the clock is wrong, set it right; a restart takes it as it is",
                 timedelta(seconds=round(jump / 1000)),
             )
         elif self._is_told and not self.behind_ms:
             self._is_told = False
-            _log.info("files of the commit log grow old by the clock again")
+            logger.info("files of the commit log grow old by the clock again")
 
     def __repr__(self) -> str:
         return f"AgeClock(behind_ms={self.behind_ms})"

@@ -26,7 +26,7 @@ from rocket_broker.store.store_pool import StorePool, Uncommitted
 
 __all__ = ["Committer", "HeldMessage"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class HeldMessage(msgspec.Struct, gc=False):

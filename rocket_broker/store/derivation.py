@@ -25,7 +25,7 @@ from rocket_remoting.wire.topics import DELETIONS_TOPIC, SCHEDULE_TOPIC
 
 __all__ = ["Derivation", "has_possible_number"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SMALLEST_RECORD = record_size(0, 1, 0)
 """Before a message with the number n its queue has n records in the log."""
@@ -74,7 +74,7 @@ class Derivation:
     def _queue(self, record: RecordHeader) -> ConsumeQueue | None:
         """Return the message's queue; None if its entries were on the disk, and it has been deleted."""
         if not has_possible_number(record):  # the check sum is the body's only
-            _log.error(
+            logger.error(
                 "the message at %d is in no queue: it cannot be number %d of %s queue %d",
                 record.commit_log_offset, record.queue_offset, record.topic, record.queue_id,
             )  # fmt: skip
@@ -84,7 +84,7 @@ class Derivation:
             try:
                 queue = self._queues.add(record.topic, record.queue_id)
             except LocalProtocolError as e:  # the check sum is the body's only
-                _log.error("the message at %d is in no queue: %s", record.commit_log_offset, e)
+                logger.error("the message at %d is in no queue: %s", record.commit_log_offset, e)
         return queue
 
     def _follow_deletion(self, record: RecordHeader) -> None:
@@ -105,7 +105,7 @@ class Derivation:
             return queue
         if record.queue_offset and not self._gap_seen:
             self._gap_seen = True
-            _log.warning("%s: entries are missing, reading the whole commit log for them", queue)
+            logger.warning("%s: entries are missing, reading the whole commit log for them", queue)
             for earlier in LogWalk(
                 self._commit_log, self._commit_log.first, check_crc=False, after_crash=False
             ):

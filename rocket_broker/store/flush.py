@@ -31,7 +31,7 @@ from rocket_remoting.steps import run_all
 
 __all__ = ["PAUSE_AFTER_FAILURE", "Flusher"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 """The file to be flushed could not be opened: the disk was not asked, and may be asked again."""
@@ -233,10 +233,10 @@ class Flusher:
             is_final: Whether it will not be asked again.
         """
         if error.errno in _OUT_OF_FILES and not (is_final or self._is_ending):
-            _log.error("%s: nothing can be flushed now, trying again: %s", self._files.settings.root, error)
+            logger.error("%s: nothing can be flushed now, trying again: %s", self._files.settings.root, error)
             return
         self.is_broken = True
-        _log.error(
+        logger.error(
             "%s: the disk refused a flush, no more messages are taken: %s", self._files.settings.root, error
         )
 

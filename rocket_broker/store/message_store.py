@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_ENTRIES", "ArrivalListener", "FoundMessages", "MessageStore"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ArrivalListener = Callable[[str, int, int, Sequence[int], int], None]
 """Called with topic, queue id, the first one's queue offset, the tags code of each, and the store timestamp of
@@ -176,15 +176,15 @@ class MessageStore:
         try:
             return self._store(message, now)
         except (LocalProtocolError, UnicodeError) as e:
-            _log.warning("message refused: %s", e)
+            logger.warning("message refused: %s", e)
             return PutResult(PutStatus.MESSAGE_ILLEGAL)
         except StoreFull as e:
             if not self._is_full:
-                _log.error("messages are refused: %s", e)
+                logger.error("messages are refused: %s", e)
             self._is_full = True
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE)
         except OSError as e:
-            _log.error("message refused, a file could not be made: %s", e)
+            logger.error("message refused, a file could not be made: %s", e)
             return PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED)
 
     def put_run(self, run: "MessageRun") -> StoredRun | None:
@@ -303,7 +303,7 @@ class MessageStore:
             self._flusher.wake()
         if self._is_full:
             self._is_full = False
-            _log.warning("the disk has room again, messages are taken")
+            logger.warning("the disk has room again, messages are taken")
 
     def _enter(  # noqa: PLR0917 - made for every message; keywords cost
         self,
@@ -330,7 +330,7 @@ class MessageStore:
             try:
                 listener(queue.topic, queue.queue_id, queue_offset, tags_codes, now)
             except Exception:  # the messages are stored, whatever a listener makes of them
-                _log.exception("an arrival listener failed")
+                logger.exception("an arrival listener failed")
 
     def _publish(self, held: HeldMessage) -> None:
         """Let readers see a message that has just been committed.

@@ -16,7 +16,7 @@ from rocket_remoting.wire.record import record_check
 
 __all__ = ["RecordFilter", "read"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LEAST_ENTRIES_LOOKED_AT = 800
 """However few of them the filter lets through, a read looks at no more (Apache: 16,000 bytes of them)."""
@@ -65,7 +65,7 @@ def read(  # noqa: PLR0917 - made for every pull; keywords cost
                 if size != FILLER_SIZE:
                     skip_to = log.next_file(log_offset)
             elif log_offset < found and not is_record(record, next_offset, log_offset):
-                _log.error("%s at %d: readers of %r pass over a damaged message", log, log_offset, queue)
+                logger.error("%s at %d: readers of %r pass over a damaged message", log, log_offset, queue)
                 status = GetStatus.MESSAGE_WAS_REMOVING
             elif record_filter is not None and not record_filter.wants_record(record):
                 status = GetStatus.NO_MATCHED_MESSAGE

@@ -45,7 +45,7 @@ from rocket_remoting.wire.record import RecordHeader, peek_record
 
 __all__ = ["Recovery", "RecoveryReport"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _EVERYTHING = 2**63 - 1
 _TELL_EVERY_MS = 5_000
@@ -157,7 +157,7 @@ class Recovery:
         report.files_deleted = log.load(_EVERYTHING if mark is None else mark.offset)
         # 5.
         if mark is not None and not self._fits(mark):
-            _log.error(
+            logger.error(
                 "%s: the log does not reach to %d, where the checkpoint says it did, or is another one",
                 settings.commit_log_path,
                 mark.offset,
@@ -204,7 +204,9 @@ class Recovery:
             checkpoint.set_mark(mark, deletions_from)
         report.queues = len(queues)
         report.milliseconds = self._clock.now_ms() - begin
-        _log.log(logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report)
+        logger.log(
+            logging.INFO if report.ended_in_order else logging.WARNING, "%s: %s", settings.root, report
+        )
         return report
 
     def give_up(self) -> None:
@@ -224,7 +226,7 @@ class Recovery:
         if next(iter(walk), None) is None:
             return False
         path = self._files.settings.commit_log_path
-        _log.error("%s: the message at %d is damaged", path, mark.last_record)
+        logger.error("%s: the message at %d is damaged", path, mark.last_record)
         return True
 
     def _is_others(self, mark: Mark) -> bool:
@@ -322,7 +324,7 @@ class Recovery:
         report.end = self._read_whole_records(report.read_from, derivation)
         if mark is not None and report.end < mark.offset:
             # What was whole on the disk is damaged. Those messages are lost, but not what follows them.
-            _log.error("%s at %d: %s", self._files.settings.commit_log_path, report.end, report.torn)
+            logger.error("%s at %d: %s", self._files.settings.commit_log_path, report.end, report.torn)
             report.end = self._read_whole_records(mark.offset, derivation)
         report.entries_added = derivation.entries_added
         report.messages_indexed = derivation.messages_indexed
@@ -353,7 +355,7 @@ class Recovery:
             self._told_ms = now
             self._on_progress()
             first, end = self._report.read_from, self._files.log.files.end
-            _log.info(
+            logger.info(
                 "%s: opening the store, read %d of at most %d MiB of the commit log",
                 self._files.settings.root,
                 (reached - first) >> 20,

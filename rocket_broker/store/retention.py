@@ -34,7 +34,7 @@ from rocket_remoting.clock import Clock
 
 __all__ = ["Retention"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 UNSURE_SECONDS = 600.0
 """Time servers are asked at the start of a machine, and answer within minutes."""
@@ -73,7 +73,7 @@ class Retention:
             try:
                 await self.clean(by_age=is_sure)
             except OSError as e:
-                _log.error("%s: old messages could not be deleted: %s", self.settings.root, e)
+                logger.error("%s: old messages could not be deleted: %s", self.settings.root, e)
 
     async def clean(self, *, by_age: bool = True) -> int:
         """Delete what is due now and return how many files of the commit log that were.
@@ -117,14 +117,14 @@ class Retention:
         limit = self.settings.disk_space_warning_level_ratio
         was_full, self.is_disk_full = self.is_disk_full, used > limit
         if self.is_disk_full and not was_full:
-            _log.error(
+            logger.error(
                 "%s: %.0f %% of the disk are used, over diskSpaceWarningLevelRatio=%d: messages are refused",
                 self.settings.root,
                 used,
                 limit,
             )
         elif was_full and not self.is_disk_full:
-            _log.warning(
+            logger.warning(
                 "%s: %.0f %% of the disk are used, messages are taken again", self.settings.root, used
             )
 
@@ -148,7 +148,7 @@ class Retention:
                 raise
             if deleted:
                 await self._follow()
-                _log.info(
+                logger.info(
                     "%s: deleted %d files of the commit log (%s); it begins at %d now",
                     settings.root,
                     deleted,

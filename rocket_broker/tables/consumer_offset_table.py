@@ -36,7 +36,7 @@ from rocket_remoting.wire.codes import ResponseCode
 
 __all__ = ["MAX_OFFSETS", "ConsumerOffsetTable"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SEPARATOR = "@"
 
@@ -120,7 +120,7 @@ class ConsumerOffsetTable:
                 for queue_id, offset in queues.items():
                     end = max_offset(topic, queue_id)
                     if offset > end:
-                        _log.warning(
+                        logger.warning(
                             "group %s had consumed %s queue %d to %d, which ends at %d: set to that",
                             group, topic, queue_id, offset, end,
                         )  # fmt: skip
@@ -282,7 +282,7 @@ class ConsumerOffsetTable:
                 self._dirty = True
                 if not isinstance(e, OSError):
                     raise
-                _log.error("consumer offsets could not be written, trying again: %s", e)
+                logger.error("consumer offsets could not be written, trying again: %s", e)
 
     def _queues_of(self, group: str, topic: str) -> dict[int, int]:
         """Return the group's offsets in the topic, a new map if it has none."""

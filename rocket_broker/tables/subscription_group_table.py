@@ -29,7 +29,7 @@ from rocket_remoting.wire.topics import validate_group
 
 __all__ = ["SubscriptionGroupTable"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MOST_LOGGED = 20
 """Groups of one request of which the log tells: a line takes as long as making the group."""
@@ -112,13 +112,13 @@ class SubscriptionGroupTable:
         for group in groups:
             self._configs[group] = SubscriptionGroupConfig(group_name=group)
         for group in groups[:_MOST_LOGGED]:
-            _log.info("consumer group %s created because it appeared", group)
+            logger.info("consumer group %s created because it appeared", group)
         if len(groups) > _MOST_LOGGED:
-            _log.info("and %d consumer groups more, in the same request", len(groups) - _MOST_LOGGED)
+            logger.info("and %d consumer groups more, in the same request", len(groups) - _MOST_LOGGED)
         try:
             self._note([*map(self._configs.__getitem__, groups)])
         except OSError as e:  # who only reads is served on a full disk too
-            _log.error("%d consumer groups could not be noted, trying again: %s", len(groups), e)
+            logger.error("%d consumer groups could not be noted, trying again: %s", len(groups), e)
 
     def _own(self, groups: Collection[str], owner: str) -> None:
         """Note whose the new groups are."""
@@ -151,9 +151,9 @@ class SubscriptionGroupTable:
         self._own(created, owner)
         for config in configs[:_MOST_LOGGED]:
             known = config.group_name in self._configs
-            _log.info("consumer group %s: %s", "changed" if known else "created", config)
+            logger.info("consumer group %s: %s", "changed" if known else "created", config)
         if len(configs) > _MOST_LOGGED:
-            _log.info("and %d consumer groups more, in the same request", len(configs) - _MOST_LOGGED)
+            logger.info("and %d consumer groups more, in the same request", len(configs) - _MOST_LOGGED)
         self._configs.update((config.group_name, config) for config in configs)
         if configs:
             self._note(configs)
@@ -163,7 +163,7 @@ class SubscriptionGroupTable:
         if self._configs.pop(group, None) is None:
             return False
         self._shares.count(-1, self._owners.pop(group, ""))
-        _log.info("consumer group %s deleted", group)
+        logger.info("consumer group %s deleted", group)
         self._note(removed=[group])
         return True
 

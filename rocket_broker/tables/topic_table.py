@@ -41,7 +41,7 @@ from rocket_remoting.wire.topics import (
 
 __all__ = ["TopicTable", "table_body"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SCHEDULE_QUEUES = 18
 BENCHMARK_QUEUES = 1024
@@ -111,7 +111,7 @@ class TopicTable:
             if ids and topic not in self._configs and not self.is_system(topic)
         ]
         if lost:
-            _log.warning(
+            logger.warning(
                 "%s was missing: %d topics were made anew from their queues, with the permission to read and write",
                 self._file.path, len(lost),
             )  # fmt: skip
@@ -144,7 +144,7 @@ class TopicTable:
         default = self._configs.get(default_topic)
         closed = default_topic == AUTO_CREATE_TOPIC and not self._settings.auto_create_topic_enable
         if default is None or closed or not default.perm & INHERIT:
-            _log.warning(
+            logger.warning(
                 "%s sends to the unknown topic %s, which %s does not create", sender, topic, default_topic,
                 extra=log_peer(sender),
             )  # fmt: skip
@@ -158,7 +158,7 @@ class TopicTable:
             topic_filter_type=default.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        _log.info("topic %s created with %d queues because %s sent to it", topic, queues, sender,
+        logger.info("topic %s created with %d queues because %s sent to it", topic, queues, sender,
                   extra=log_peer(sender))  # fmt: skip
         self._add([config], owner)
         return config
@@ -183,7 +183,7 @@ class TopicTable:
                 perm=perm,
                 topic_sys_flag=sys_flag,
             )
-            _log.info("topic %s created for the broker's own use", topic)
+            logger.info("topic %s created for the broker's own use", topic)
             self._add([config], owner)
         return config
 
@@ -208,7 +208,7 @@ class TopicTable:
         """
         self._own(self._check_room([config.topic_name for config in configs], owner), owner)
         for config in configs[:_MOST_LOGGED]:
-            _log.info(
+            logger.info(
                 "topic %s %s: %d queues to write, %d to read, perm %d",
                 config.topic_name,
                 "changed" if config.topic_name in self._configs else "created",
@@ -217,7 +217,7 @@ class TopicTable:
                 config.perm,
             )
         if len(configs) > _MOST_LOGGED:
-            _log.info("and %d topics more, in the same request", len(configs) - _MOST_LOGGED)
+            logger.info("and %d topics more, in the same request", len(configs) - _MOST_LOGGED)
         self._put(configs)
 
     def delete(self, topic: str) -> bool:
@@ -225,7 +225,7 @@ class TopicTable:
         if self._configs.pop(topic, None) is None:
             return False
         self._shares.count(-1, self._owners.pop(topic, ""))
-        _log.info("topic %s deleted", topic)
+        logger.info("topic %s deleted", topic)
         self._note(removed=[topic])
         return True
 

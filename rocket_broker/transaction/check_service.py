@@ -37,7 +37,7 @@ from rocket_remoting.wire.record import encode_record
 
 __all__ = ["TransactionCheckService"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOOKED_AT_ONCE = 16
 """So many half messages in one step, which takes two milliseconds; then others have their turn."""
@@ -74,7 +74,7 @@ class TransactionCheckService:
             try:
                 await self.check()
             except Exception:  # whatever is wrong with one message or the disk: the rounds go on
-                _log.exception("a round of transaction checks failed")
+                logger.exception("a round of transaction checks failed")
 
     async def check(self) -> None:
         """Make one round: what is pending now and old enough is asked about, or put aside."""
@@ -83,7 +83,9 @@ class TransactionCheckService:
             await self._halves.commit_progress()
         finally:
             for group, number in self._nobody.items():
-                _log.warning("no producer of group %s is there to be asked about %d messages", group, number)
+                logger.warning(
+                    "no producer of group %s is there to be asked about %d messages", group, number
+                )
             self._nobody.clear()
 
     async def _check(self) -> None:
@@ -122,7 +124,7 @@ class TransactionCheckService:
         if checks >= settings.transaction_check_max or age > settings.file_reserved_time * HOUR_MS:
             return self._put_aside(half, checks)
         if not _is_whole(half):
-            _log.error("half message %r does not say where it belongs: put aside", half)
+            logger.error("half message %r does not say where it belongs: put aside", half)
             return self._put_aside(half, checks)
         if half.store_timestamp >= began:
             return _Verdict.YOUNG
@@ -138,7 +140,7 @@ class TransactionCheckService:
     def _put_aside(self, half: MessageExt, checks: int) -> _Verdict:
         if self._halves.put_aside(half) is not PutStatus.OK:
             return _Verdict.TROUBLE
-        _log.error("%r was not ended by its producer after %d checks and is put aside", half, checks)
+        logger.error("%r was not ended by its producer after %d checks and is put aside", half, checks)
         return _Verdict.DONE
 
     def _pass_over(self, half: MessageExt) -> _Verdict:
@@ -163,7 +165,7 @@ class TransactionCheckService:
             header, body = _question(half)
             producer.connection.invoke_oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body)
         except RemotingError as e:
-            _log.warning("%r could not be asked about %s: %s", producer, half.msg_id, e)
+            logger.warning("%r could not be asked about %s: %s", producer, half.msg_id, e)
         return _Verdict.DONE
 
     def _producer(self, group: str) -> ClientChannel | None:

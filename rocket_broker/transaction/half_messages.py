@@ -42,7 +42,7 @@ from rocket_remoting.wire.topics import (
 
 __all__ = ["HalfMessages"]
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 HALF_QUEUE = 0
 _OPS_AT_ONCE = 1_000
@@ -222,7 +222,7 @@ class HalfMessages:
         """Note the end of a half message whose place is taken, at least until the broker's own end."""
         status = self._put_op(half_offset)
         if status is not PutStatus.OK:
-            _log.error("the end of half message %d could not be noted: %s", half_offset, status.value)
+            logger.error("the end of half message %d could not be noted: %s", half_offset, status.value)
             self.pending.end_without_op(half_offset)
 
     def _put(
@@ -279,7 +279,7 @@ class HalfMessages:
             or half.unique_key != last.unique_key
         ):
             return
-        _log.warning("half message %d had ended when the broker was killed: noted now", half.queue_offset)
+        logger.warning("half message %d had ended when the broker was killed: noted now", half.queue_offset)
         if last.topic == TRANS_HALF_TOPIC:
             self.pending.move(half.queue_offset, last.queue_offset)
         self._end_replaced(half.queue_offset)
@@ -309,5 +309,5 @@ def _decoded(record: memoryview, commit_log_offset: int) -> MessageExt | None:
     try:
         return decode_record(record, decompress=False)
     except RemoteProtocolError as e:
-        _log.error("the message at %d cannot be read: %s", commit_log_offset, e)
+        logger.error("the message at %d cannot be read: %s", commit_log_offset, e)
         return None

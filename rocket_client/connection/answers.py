@@ -41,7 +41,7 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.properties import PROPERTY_PRODUCER_GROUP
 from rocket_remoting.wire.record import decode_record
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ConsumerAnswers(Protocol):
@@ -118,7 +118,7 @@ class BrokerRequestsToClient:
         group = message.properties.get(PROPERTY_PRODUCER_GROUP, "")
         producer = self._producers.get(group)
         if producer is None:
-            _LOG.info("%s asks for a transaction of group %r", connection.remote_address, group)
+            logger.info("%s asks for a transaction of group %r", connection.remote_address, group)
             return
         producer.check_transaction(connection, command.header(CheckTransactionStateRequestHeader), message)
 
@@ -138,7 +138,7 @@ class BrokerRequestsToClient:
         if consumer is None:
             return _no_such_group(command, header.group)
         offsets = decode_body(command.body, ResetOffsetBody).offset_table
-        _LOG.info(
+        logger.info(
             "%s resets group %s in topic %s to %s",
             connection.remote_address,
             header.group,

@@ -34,7 +34,7 @@ from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.headers import UnregisterClientRequestHeader
 from rocket_remoting.wire.message_id import UniqueIdGenerator
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FIRST_ROUTE_REFRESH = 0.01
 FIRST_HEARTBEAT = 1.0
@@ -144,7 +144,7 @@ class RocketClient:
             try:
                 await self.requests.ask(address, RequestCode.UNREGISTER_CLIENT, header)
             except RemotingError as error:
-                _LOG.info("broker %s was not told that %s leaves: %s", address, self.client_id, error)
+                logger.info("broker %s was not told that %s leaves: %s", address, self.client_id, error)
 
         await asyncio.gather(*(tell(address) for address in self.brokers.addresses()))
 
@@ -178,7 +178,7 @@ class RocketClient:
             if not fresh:  # a new connection begins with a heartbeat
                 await self._introduce(connection)
         except RemotingError as error:
-            _LOG.info("no heartbeat to broker %s: %s", address, error)
+            logger.info("no heartbeat to broker %s: %s", address, error)
 
     async def _introduce(self, connection: Connection) -> None:
         if not (self.producers or self.consumers):
@@ -192,7 +192,7 @@ class RocketClient:
             RequestCode.HEART_BEAT, None, encode_body(body), timeout=self._timeout
         )
         if response.code != ResponseCode.SUCCESS:
-            _LOG.warning(
+            logger.warning(
                 "broker %s refused the heartbeat with %d: %s",
                 connection.remote_address,
                 response.code,
@@ -235,7 +235,7 @@ class RocketClient:
 
     async def _maintain_brokers(self) -> None:
         for address in self.routes.drop_offline_brokers():
-            _LOG.info("broker address %s is in no route any more", address)
+            logger.info("broker address %s is in no route any more", address)
             await self.brokers.drop(address)
         await self.heartbeat()
 
@@ -262,9 +262,9 @@ class RocketClient:
                 try:
                     await action()
                 except RemotingError as error:
-                    _LOG.warning("%s: %s failed: %s", self.client_id, name, error)
+                    logger.warning("%s: %s failed: %s", self.client_id, name, error)
                 except Exception:
-                    _LOG.exception("%s: %s failed", self.client_id, name)
+                    logger.exception("%s: %s failed", self.client_id, name)
                 await asyncio.sleep(interval)
 
         return self.spawn(run(), name)

@@ -12,7 +12,7 @@ from rocket_remoting.session.connection import Connection, Handler
 from rocket_remoting.transports.transport import Transport
 from rocket_remoting.wire.errors import ConnectionLost, RemotingError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Connections:
@@ -73,7 +73,7 @@ class Connections:
             if self._introduce is not None:
                 await self._introduce(connection)
         except RemotingError as error:
-            _LOG.warning("introducing this client to %s failed: %s", address, error)
+            logger.warning("introducing this client to %s failed: %s", address, error)
         except BaseException:
             connection.abort("given up")
             raise

@@ -26,7 +26,7 @@ from rocket_remoting.wire.properties import (
 )
 from rocket_remoting.wire.topics import REPLY_TOPIC_POSTFIX
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REPLY = "reply"
 
@@ -63,7 +63,7 @@ class Replies:
         properties = decode_properties(header.properties or "")
         future = self._waiting.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
         if future is None or future.done():
-            _LOG.info("a reply on %s comes too late, or to nobody: %s", header.topic, properties)
+            logger.info("a reply on %s comes too late, or to nobody: %s", header.topic, properties)
             return
         future.set_result(
             MessageExt(

@@ -14,7 +14,7 @@ from rocket_client.errors import NameServersUnreachableError, TopicNotFoundError
 from rocket_remoting.wire.bodies import TopicRouteData
 from rocket_remoting.wire.errors import RemotingError
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -99,7 +99,7 @@ class RouteTable:
         """Log a trouble the first time."""
         level = logging.DEBUG if trouble in self._in_trouble else logging.WARNING
         self._in_trouble.add(trouble)
-        _LOG.log(level, text, error)
+        logger.log(level, text, error)
 
     async def for_publishing(self, topic: str, create_topic_key: str, default_queues: int) -> TopicRoute:
         """A route with queues to write to: the topic's own, or one made from the default topic's.
@@ -142,7 +142,7 @@ class RouteTable:
             route.continue_from(former)
         self._routes[route.topic] = route
         if former is None or not route.same_as(former):
-            _LOG.info("route of topic %s: %r", route.topic, route)
+            logger.info("route of topic %s: %r", route.topic, route)
             for callback in self.changed:
                 callback(route)
 

@@ -42,7 +42,7 @@ from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageExt
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOCAL_RETRY_DELAY = 5.0
 EXPIRED_LEVEL = 3
@@ -244,7 +244,7 @@ class ConcurrentConsumption:
 
     def _reject(self, process_queue: ProcessQueue, message: MessageExt, error: UnreadableBodyError) -> None:
         """Send a message that nobody can read to the dead letters."""
-        _LOG.error("group %s: no listener is called: %s", self._group, error)
+        logger.error("group %s: no listener is called: %s", self._group, error)
         self._resolve(process_queue, [message], [Reject(error)])
 
     async def _consume(
@@ -279,7 +279,7 @@ class ConcurrentConsumption:
 
     def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[ConcurrentOutcome]:
         first = messages[0]
-        _LOG.warning(
+        logger.warning(
             "group %s: the listener failed with %d message(s) of topic %s, first %s of queue %d at offset %d",
             self._group,
             len(messages),
@@ -330,7 +330,7 @@ class ConcurrentConsumption:
         again: list[MessageExt] = []
         for message, said in failed:
             if self._send_back is None:
-                _LOG.warning(
+                logger.warning(
                     "group %s drops a message that failed in broadcasting: %r: %r", self._group, message, said
                 )
             elif not await self._sent_back(self._send_back, message, said):
@@ -351,7 +351,7 @@ class ConcurrentConsumption:
         try:
             await send_back.retry(message, level, self._max_reconsume_times, cause)
         except Exception as error:  # whatever it is, the message keeps its place
-            _LOG.warning(
+            logger.warning(
                 "group %s: message %s of topic %s could not be sent back, it is tried again here: %s",
                 self._group,
                 message.msg_id,
@@ -383,7 +383,7 @@ class ConcurrentConsumption:
 
     async def _expire(self, process_queue: ProcessQueue, message: MessageExt, said: RetryLater) -> None:
         if self._send_back is not None and await self._sent_back(self._send_back, message, said):
-            _LOG.warning(
+            logger.warning(
                 "group %s: message %s of topic %s expired", self._group, message.msg_id, message.topic
             )
             self._settle(process_queue, [message])
@@ -405,7 +405,7 @@ class ConcurrentConsumption:
                 await asyncio.wait(list(tasks), timeout=max(0.0, deadline - self._loop.time()))
         late = [*self._workers, *self._returns]
         if late:
-            _LOG.warning(
+            logger.warning(
                 "group %s: %d listener call(s) did not end within %g s", self._group, len(late), timeout
             )
         await cancel(late)

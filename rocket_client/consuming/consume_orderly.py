@@ -39,7 +39,7 @@ from rocket_client.settings import PushConsumerSettings
 from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageExt
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MIN_SUSPEND, MAX_SUSPEND = 0.01, 30.0
 FIRST_LOCK_RETRY, MAX_LOCK_RETRY = 0.1, 3.0
@@ -200,7 +200,7 @@ class OrderlyConsumption:
         self, process_queue: ProcessQueue, messages: list[MessageExt], error: UnreadableBodyError
     ) -> float | None:
         """Send a message that nobody can read to the dead letters."""
-        _LOG.error("group %s: no listener is called: %s", self._group, error)
+        logger.error("group %s: no listener is called: %s", self._group, error)
         process_queue.begin((), self._loop.time())
         try:
             return await self._resolve(process_queue, messages, [Reject(error)])
@@ -252,7 +252,7 @@ class OrderlyConsumption:
 
     def _failed(self, messages: Sequence[MessageExt], error: BaseException) -> Sequence[OrderlyOutcome]:
         first = messages[0]
-        _LOG.warning(
+        logger.warning(
             "group %s: the listener failed with %d message(s) of topic %s,"
             " first %s of queue %d at offset %d, time %d",
             self._group,
@@ -298,14 +298,14 @@ class OrderlyConsumption:
 
     async def _bury(self, message: MessageExt, cause: BaseException | str | None) -> bool:
         if self._send_back is None:
-            _LOG.warning(
+            logger.warning(
                 "group %s drops a message that failed in broadcasting: %r: %r", self._group, message, cause
             )
             return True
         try:
             await self._send_back.dead_letter(message, cause)
         except Exception as error:  # whatever it is, the queue's other messages are to be heard one day
-            _LOG.warning(
+            logger.warning(
                 "group %s: message %s of topic %s is no dead letter yet, its queue waits: %s",
                 self._group,
                 message.msg_id,
@@ -334,7 +334,7 @@ class OrderlyConsumption:
         if calling:
             _, late = await asyncio.wait(calling, timeout=timeout)
             if late:
-                _LOG.warning(
+                logger.warning(
                     "group %s: %d listener call(s) did not end within %g s", self._group, len(late), timeout
                 )
             await cancel(late)

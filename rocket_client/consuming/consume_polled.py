@@ -23,7 +23,7 @@ from rocket_client.errors import UnreadableBodyError
 from rocket_client.settings import LitePullConsumerSettings
 from rocket_remoting.wire.message import MessageExt
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PolledConsumption:
@@ -160,7 +160,7 @@ class PolledConsumption:
         try:
             unpacked = await self._bodies.unpack(messages)
             if not unpacked.messages and unpacked.error is not None:
-                _LOG.error("no poll returns a message: %s", unpacked.error)
+                logger.error("no poll returns a message: %s", unpacked.error)
                 await self._reject(messages[0], unpacked.error)
                 process_queue.settle(messages[:1])
                 done = 1

@@ -45,7 +45,7 @@ from rocket_remoting.wire.message import MessageExt, MessageQueue
 from rocket_remoting.wire.properties import PROPERTY_RETRY_TOPIC
 from rocket_remoting.wire.topics import is_retry_topic, retry_topic, validate_topic
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 C = TypeVar("C", bound=ConsumerSettings)
 
@@ -175,7 +175,7 @@ class GroupConsumer(QueueReader[C]):
             await self._has_left()
             raise
         self._life.succeed()
-        _LOG.info("%r started as %s", self, self._client.client_id)
+        logger.info("%r started as %s", self, self._client.client_id)
 
     def _acquire_client(self) -> RocketClient:
         name = self.settings.instance_name
@@ -215,7 +215,7 @@ class GroupConsumer(QueueReader[C]):
         for topic in list(self._subscriptions):
             route = await self._client.routes.refresh(topic)
             if route is None and not is_retry_topic(topic):
-                _LOG.warning(
+                logger.warning(
                     "group %s: topic %s does not exist yet; nothing is received from it until it does",
                     self.group,
                     topic,
@@ -253,7 +253,7 @@ class GroupConsumer(QueueReader[C]):
         await self._rebalancer.give_all_back()
         await self._client.unregister_consumer(self.group)
         await shared_clients.release(self._client)
-        _LOG.info("%r", self)
+        logger.info("%r", self)
 
     # What the client and brokers ask of it
 

@@ -13,7 +13,7 @@ from rocket_client.core.process_queue import ProcessQueue
 from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageQueue
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class QueueLocks:
@@ -81,7 +81,7 @@ class QueueLocks:
                 address = await self._requests.master(theirs[0])
                 await self._requests.unlock(address, self._group, self._client_id, theirs)
             except RemotingError as error:
-                _LOG.warning(
+                logger.warning(
                     "group %s: %s not unlocked at broker %s: %s", self._group, theirs, broker_name, error
                 )
             self._held.difference_update(theirs)

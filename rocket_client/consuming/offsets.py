@@ -20,7 +20,7 @@ from rocket_remoting.wire.bodies import ResetOffsetBody, decode_body, encode_bod
 from rocket_remoting.wire.errors import RemoteProtocolError, RemotingError, ResponseError
 from rocket_remoting.wire.message import MessageQueue
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _Place = tuple[str, str]
 
@@ -118,7 +118,9 @@ class BrokerOffsets:
         except RemotingError as error:
             level = logging.DEBUG if queue in self._in_trouble else logging.WARNING
             self._in_trouble.add(queue)
-            _LOG.log(level, "group %s: offset %d of %s not committed: %s", self._group, offset, queue, error)
+            logger.log(
+                level, "group %s: offset %d of %s not committed: %s", self._group, offset, queue, error
+            )
             return isinstance(error, ResponseError)
         self._in_trouble.discard(queue)
         self._committed[queue] = offset
@@ -160,7 +162,7 @@ class LocalOffsets:
         try:
             self._offsets = decode_body(path.read_bytes(), ResetOffsetBody).offset_table
         except RemoteProtocolError as error:
-            _LOG.warning("%s holds no offsets: %s", path, error)
+            logger.warning("%s holds no offsets: %s", path, error)
             return False
         self._written = dict(self._offsets)
         return True
@@ -187,7 +189,7 @@ class LocalOffsets:
         except OSError as error:
             level = logging.DEBUG if self._in_trouble else logging.WARNING
             self._in_trouble = True
-            _LOG.log(level, "%s could not be written, what is consumed comes again: %s", self._path, error)
+            logger.log(level, "%s could not be written, what is consumed comes again: %s", self._path, error)
         else:
             self._in_trouble = False
             self._written = dict(self._offsets)

@@ -31,7 +31,7 @@ from rocket_remoting.wire.errors import RemotingError, ResponseError
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.topics import is_retry_topic
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FLOW_CONTROL_DELAY = 0.05
 BROKER_FLOW_CONTROL_DELAY = 0.02
@@ -137,7 +137,7 @@ class PullLoop:
                 return None
             if answer.status is PullStatus.OFFSET_ILLEGAL:
                 wanted = answer.next_begin_offset
-                _LOG.warning(
+                logger.warning(
                     "group %s: offset %d is out of range for %s; the broker suggests %d",
                     self._group, offset, self._queue, wanted,
                 )  # fmt: skip
@@ -189,7 +189,7 @@ class PullLoop:
                 pause, level = BROKER_FLOW_CONTROL_DELAY, logging.DEBUG
         if self._was_told(error) or is_retry_topic(self._queue.topic):
             level = logging.DEBUG  # or of a topic that comes into being with its first message
-        _LOG.log(level, "group %s: pull of %s at %d failed: %s", self._group, self._queue, offset, error)
+        logger.log(level, "group %s: pull of %s at %d failed: %s", self._group, self._queue, offset, error)
         await asyncio.sleep(pause)
 
     def _was_told(self, error: RemotingError) -> bool:
@@ -207,4 +207,4 @@ class PullLoop:
         broker = self._queue.broker_name
         if self._member.unreachable.pop(broker, None) is not None:
             # A warning, since who saw those before waits for it.
-            _LOG.warning("group %s: pulls reach %s again", self._group, broker)
+            logger.warning("group %s: pulls reach %s again", self._group, broker)

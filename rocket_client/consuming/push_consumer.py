@@ -37,7 +37,7 @@ from rocket_remoting.wire.bodies import ConsumeMessageDirectlyResult, ConsumeMes
 from rocket_remoting.wire.message import MessageExt
 from rocket_remoting.wire.topics import retry_topic
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _FIRST_LOCK_RENEWAL = 1.0
 
@@ -210,7 +210,7 @@ class PushConsumer(GroupConsumer[PushConsumerSettings]):
             elif self._concurrent is not None:
                 said = await self._concurrent(unpacked.messages, context)
         except Exception as error:
-            _LOG.warning(
+            logger.warning(
                 "group %s: the listener failed with %r given to it directly",
                 self.group,
                 message,

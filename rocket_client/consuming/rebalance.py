@@ -26,7 +26,7 @@ from rocket_remoting.wire.errors import RemotingError
 from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.topics import is_retry_topic
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FIRST_RETRY = 0.1
 UNLOCK_PATIENCE = 24 * 3600.0
@@ -108,7 +108,7 @@ class Rebalancer:
             try:
                 complete = await self.rebalance()
             except Exception:
-                _LOG.exception("group %s: rebalancing failed", self._group)
+                logger.exception("group %s: rebalancing failed", self._group)
                 complete = False
             retry = FIRST_RETRY if complete else min(2 * retry, interval)
 
@@ -133,7 +133,7 @@ class Rebalancer:
                 level = (
                     logging.DEBUG if topic in self._in_trouble or is_retry_topic(topic) else logging.WARNING
                 )
-                _LOG.log(level, "group %s: rebalancing topic %s failed: %s", self._group, topic, error)
+                logger.log(level, "group %s: rebalancing topic %s failed: %s", self._group, topic, error)
                 self._in_trouble.add(topic)
                 complete = False
             except Exception as error:  # of the strategy: other topics have gone on
@@ -159,7 +159,7 @@ class Rebalancer:
                 try:
                     listener(*told)
                 except Exception:
-                    _LOG.exception("group %s: the rebalance listener %r failed", self._group, listener)
+                    logger.exception("group %s: the rebalance listener %r failed", self._group, listener)
 
     async def _share(self, topic: str) -> Collection[MessageQueue] | None:
         """This member's queues of the topic, others given back; None when it cannot be known now."""
@@ -192,7 +192,7 @@ class Rebalancer:
             else:
                 self._offsets.remove(queue)
                 self._leaving.pop(queue, None)  # a shutdown meanwhile has ended all of them
-        _LOG.info("group %s: %s gave back %s", self._group, self._client.client_id, sorted(going))
+        logger.info("group %s: %s gave back %s", self._group, self._client.client_id, sorted(going))
 
     async def _commit(self, process_queues: Collection[ProcessQueue]) -> None:
         """Commit what is settled of queues that are no longer this member's, or will not be."""
@@ -226,16 +226,16 @@ class Rebalancer:
         process_queue = ProcessQueue(queue)
         try:
             if self._locks is not None and await self._locks.lock([process_queue]):
-                _LOG.info("group %s: %s is locked by another member still", self._group, queue)
+                logger.info("group %s: %s is locked by another member still", self._group, queue)
                 return False
             offset = await self._first_offset(queue)
         except RemotingError as error:
-            _LOG.warning("group %s: %s cannot be taken over now: %s", self._group, queue, error)
+            logger.warning("group %s: %s cannot be taken over now: %s", self._group, queue, error)
             if self._locks is not None:
                 await self._locks.unlock([queue])
             return False
         self._begin(process_queue, offset)
-        _LOG.info(
+        logger.info(
             "group %s: %s took over %s from offset %d", self._group, self._client.client_id, queue, offset
         )
         return True
@@ -272,7 +272,7 @@ class Rebalancer:
             try:
                 wanted = await pull_loop.run(offset)
             except Exception:
-                _LOG.exception("group %s: pulling %s failed", self._group, process_queue.message_queue)
+                logger.exception("group %s: pulling %s failed", self._group, process_queue.message_queue)
                 await asyncio.sleep(self._settings.pull_time_delay_when_exception.total_seconds())
                 offset = max(offset, process_queue.smallest_unsettled())
             else:
@@ -338,11 +338,11 @@ class Rebalancer:
         try:
             refused = await self._locks.lock(process_queues)
         except RemotingError as error:
-            _LOG.warning("group %s: locks not renewed: %s", self._group, error)
+            logger.warning("group %s: locks not renewed: %s", self._group, error)
             return False
         if refused:
             lost = [queue.message_queue for queue in refused]
-            _LOG.warning("group %s: lost the locks of %s", self._group, sorted(lost))
+            logger.warning("group %s: lost the locks of %s", self._group, sorted(lost))
             # Not awaited: a queue's own driver may have asked, and it ends with the queue.
             self._spawn(self._revoke([queue for queue in lost if queue in self._queues]), "give back")
             self.soon()

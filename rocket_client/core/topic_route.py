@@ -16,7 +16,7 @@ from rocket_remoting.wire.bodies import QueueData, TopicRouteData
 from rocket_remoting.wire.message import MessageQueue
 from rocket_remoting.wire.sys_flag import PERM_READ, PERM_WRITE
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MASTER_ID = 0
 
@@ -92,7 +92,7 @@ def _configured_queues(topic: str, order_topic_conf: str) -> tuple[MessageQueue,
         if colon and count.isdecimal() and len(count) <= _MOST_DIGITS:
             queues.extend(MessageQueue(topic, broker_name, number) for number in range(int(count)))
         elif part.strip():
-            _LOG.warning("order configuration of topic %s: %r is not broker:count", topic, part)
+            logger.warning("order configuration of topic %s: %r is not broker:count", topic, part)
     return tuple(queues)
 
 

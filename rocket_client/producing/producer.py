@@ -34,7 +34,7 @@ from rocket_remoting.wire.headers import CheckTransactionStateRequestHeader
 from rocket_remoting.wire.message import Message, MessageExt, MessageQueue
 from rocket_remoting.wire.properties import PROPERTY_TIMER_DEL_UNIQKEY, PROPERTY_TIMER_DELIVER_MS
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Producer(GroupMember[ProducerSettings]):
@@ -105,7 +105,7 @@ class Producer(GroupMember[ProducerSettings]):
         self, connection: Connection, header: CheckTransactionStateRequestHeader, message: MessageExt
     ) -> None:
         """A broker asks for a transaction; this producer knows of none, another one of the group may."""
-        _LOG.warning(
+        logger.warning(
             "%s asks producer group %s for the transaction of message %s, but this member has no checker: "
             "a group of transactions is used for nothing else",
             connection.remote_address,

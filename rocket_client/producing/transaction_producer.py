@@ -46,7 +46,7 @@ from rocket_remoting.wire.sys_flag import (
     TRANSACTION_ROLLBACK,
 )
 
-_LOG = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LocalTransactionState(Enum):
@@ -270,14 +270,14 @@ class TransactionProducer(Producer):
             broker_name=result.message_queue.broker_name,
         )
         if cause is not None:
-            _LOG.info("%r: the local transaction failed", transaction, exc_info=cause)
+            logger.info("%r: the local transaction failed", transaction, exc_info=cause)
         try:
             connection = await self._client.broker(
                 result.message_queue.broker_name, topic, vip=self.settings.vip_channel_enabled
             )
             connection.invoke_oneway(RequestCode.END_TRANSACTION, header)
         except RemotingError as error:
-            _LOG.warning("%r: the broker was not told, and will ask: %s", transaction, error)
+            logger.warning("%r: the broker was not told, and will ask: %s", transaction, error)
 
     # Checks
 
@@ -286,7 +286,7 @@ class TransactionProducer(Producer):
     ) -> None:
         """A broker asks how the transaction of this half message ended: the checker is called, and it is told."""
         if len(self._waiting) >= self.settings.check_request_hold_max:
-            _LOG.warning("%r: too many checks wait; that of %s is asked again later", self, message.msg_id)
+            logger.warning("%r: too many checks wait; that of %s is asked again later", self, message.msg_id)
             return
         self._waiting.append((connection, header, message))
         if len(self._checking) < self.settings.check_concurrency:
@@ -313,7 +313,7 @@ class TransactionProducer(Producer):
             try:
                 connection.invoke_oneway(RequestCode.END_TRANSACTION, answer)
             except RemotingError as error:
-                _LOG.info("%r: the broker will ask for %s again: %s", self, message.msg_id, error)
+                logger.info("%r: the broker will ask for %s again: %s", self, message.msg_id, error)
 
     async def _checked(self, message: MessageExt) -> LocalTransactionState:
         unpacked = await self._bodies.unpack([message])
@@ -322,7 +322,7 @@ class TransactionProducer(Producer):
                 raise unpacked.error
             return await self._checker(unpacked.messages[0])
         except Exception:
-            _LOG.exception(
+            logger.exception(
                 "%r: the checker failed with message %s of topic %s", self, message.msg_id, message.topic
             )
             return LocalTransactionState.UNKNOWN

@@ -10,7 +10,7 @@ from streamkit.config.settings import PREFIX, StreamSettings
 
 __all__ = ["tell_anonymous"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _NEAR = 0.85
 """How alike names must be to be taken for one: `order` and `orders`."""
@@ -25,11 +25,11 @@ def tell_anonymous(settings: StreamSettings, inputs: Iterable[str], outputs: Ite
     for name in names:
         if settings.binding(name).group:
             continue
-        log.info("Binding %r has no group: it reads what comes from now on, and for itself alone", name)
+        logger.info("Binding %r has no group: it reads what comes from now on, and for itself alone", name)
         misspelt = [other for other in others if _without_numbers(other) != _without_numbers(name)]
         near = get_close_matches(name, misspelt, n=1, cutoff=_NEAR)
         if near:
-            log.warning(
+            logger.warning(
                 "%s.bindings.%s.group names no binding of this application: is it meant for %r, which has no group?",
                 PREFIX,
                 near[0],

@@ -56,7 +56,7 @@ from streamkit.messaging.handler import Handler, is_async
 
 __all__ = ["Assembly"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _TRANSACTION_THREADS: Final = 8
 _DEFAULT_CONTENT_TYPE: Final = "application/json"
@@ -390,7 +390,7 @@ class Assembly:
         elif handlers:
             self._subscribe(channel, ListenerDispatch(name, handlers))
         elif not channel.subscribers and not self._errors:  # what is wrong may be the listener that it had
-            log.warning("Binding %r has no listener: its messages fail until somebody subscribes", name)
+            logger.warning("Binding %r has no listener: its messages fail until somebody subscribes", name)
         manual = any(handler.settles_by_hand for handler in handlers)
         self._parts.service.add(self._factory.input(name, channel, manual=manual))
 

@@ -27,7 +27,7 @@ from streamkit.messaging.message import Message
 
 __all__ = ["BatchMessageReceiver"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class BatchMessageReceiver(MessageReceiver):
@@ -71,7 +71,7 @@ class BatchMessageReceiver(MessageReceiver):
                     delivery.settled[place] = settlement
                 return
             pause = self._policy.back_off.pause(number)
-            log.warning(
+            logger.warning(
                 "Binding %r: attempt %d of %d messages failed, next in %g s: %r",
                 self._binding,
                 number,
@@ -94,7 +94,7 @@ class BatchMessageReceiver(MessageReceiver):
             self._notify_failed(attempt, error)
             if acknowledgment is None or acknowledgment.settlement is None:
                 return error
-            log.exception("A listener of %r failed after it had settled its messages", self._binding)
+            logger.exception("A listener of %r failed after it had settled its messages", self._binding)
             of_all = acknowledgment.settlement
         chosen = attempt.batch.settlements
         for at, (place, _, redeliveries) in zip(attempt.batch.places, attempt.handed(), strict=True):

@@ -35,7 +35,7 @@ from streamkit.messaging.message import Message
 
 __all__ = ["Binding", "Feeder", "InputBinding", "OutputBinding", "ReadyBinder"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _STOP_GRACE: Final = 10.0
 """Seconds a binder gets, after the calls in flight, to settle, commit and leave the group."""
@@ -400,7 +400,7 @@ class InputBinding(Binding):
     async def _await_stops(self, stopping: Sequence["asyncio.Task[None]"], timeout: float) -> None:
         _, late = await asyncio.wait(stopping, timeout=timeout + _STOP_GRACE)
         if late:
-            log.error(
+            logger.error(
                 "Binding %r did not stop within %g s and is left to itself: does a listener catch CancelledError?",
                 self.name,
                 timeout + _STOP_GRACE,

@@ -25,7 +25,7 @@ from streamkit.messaging.channel import SubscribableChannel
 
 __all__ = ["BindingService"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MakeChannel = Callable[[str], SubscribableChannel]
 
@@ -156,7 +156,7 @@ class BindingService:
         interval = self._settings.binding_retry_interval.total_seconds()
         if interval <= 0:
             raise error
-        log.warning("Binding %r is tried again in %g s: %s", binding.name, interval, error)
+        logger.warning("Binding %r is tried again in %g s: %s", binding.name, interval, error)
         if binding_failed.receivers:
             notify(binding_failed, self._owner, binding=binding.name, error=error)
 
@@ -173,11 +173,11 @@ class BindingService:
                 if not binding.is_expected:  # it was started or stopped by hand
                     return
                 if await self._try(binding):
-                    log.info("Binding %r is %s", binding.name, binding.state.value)
+                    logger.info("Binding %r is %s", binding.name, binding.state.value)
                     return
         except Exception as error:  # nobody waits for the outcome any more
             binding.give_up(error)
-            log.exception("Binding %r cannot be bound, and is not tried again", binding.name)
+            logger.exception("Binding %r cannot be bound, and is not tried again", binding.name)
             if binding_failed.receivers:
                 notify(binding_failed, self._owner, binding=binding.name, error=error)
 

@@ -19,7 +19,7 @@ from streamkit.binder.permits import Permits
 
 __all__ = ["Calls", "Redelivered", "Source", "Turns", "next_batch"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Calls:
@@ -65,7 +65,7 @@ class Calls:
         for task in late:
             task.cancel()
         if late:
-            log.warning("Binding %r stopped with %d call(s) unfinished", self._binding, len(late))
+            logger.warning("Binding %r stopped with %d call(s) unfinished", self._binding, len(late))
             await asyncio.wait(late)
 
 

@@ -27,7 +27,7 @@ __all__ = [
     "producer_error_channel",
 ]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 GLOBAL_ERROR_CHANNEL: Final = "errorChannel"
 
@@ -96,21 +96,21 @@ class ErrorChannels:
         try:
             await self.publish(name, error, handler)
         except Exception:  # an observer's failure must not become the sender's
-            log.exception("An error handler of %s failed", name)
+            logger.exception("An error handler of %s failed", name)
 
     async def _tell_everybody(self, error: ErrorMessage) -> None:
         try:
             await self.everything.asend(error)
         except Exception:  # the listeners' errors must not hide the one they are told
-            log.exception("A subscriber of errorChannel failed")
+            logger.exception("A subscriber of errorChannel failed")
 
 
 def log_error(message: Message[object]) -> None:
     """Log an error message with the traceback of its cause."""
     error = message.payload
     if isinstance(error, MessageConversionError):
-        log.error(
+        logger.error(
             "%s", error
         )  # it says what is wrong with the payload, which no line of any code is to blame for
     elif isinstance(error, BaseException):
-        log.error("%s", error, exc_info=error)
+        logger.error("%s", error, exc_info=error)

@@ -15,7 +15,7 @@ from streamkit.messaging.transaction import TransactionState
 
 __all__ = ["LocalTransactions", "TransactionHandlers"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from streamkit.messaging.message import Message
 
 __all__ = ["PolledReceiver"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class PolledReceiver(MessageReceiver):
@@ -98,7 +98,7 @@ class PolledReceiver(MessageReceiver):
                 if message_failed.receivers:
                     notify(message_failed, self._owner, binding=self._binding, message=attempt, error=error)
                 if acknowledgment.settlement is not None:
-                    log.exception("A handler of %r failed after it had settled its message", self._binding)
+                    logger.exception("A handler of %r failed after it had settled its message", self._binding)
                     return acknowledgment.settlement
                 if number == calls[-1] or not self._policy.is_retryable(error):
                     # Not given back: whoever polls decides by Requeue what comes again.
@@ -229,7 +229,7 @@ class _Member(ConsumerBinding):
 
     def _tell_failure(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("A message of %r could not be settled", self.source, exc_info=error)
+            logger.error("A message of %r could not be settled", self.source, exc_info=error)
 
     def _look(self, _: object = None) -> None:
         if self.is_stopped and not (self._pollers or self._open or self._settling):

@@ -35,7 +35,7 @@ from streamkit.messaging.message import ErrorMessage, Message
 
 __all__ = ["ErrorHandler", "MessageReceiver"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Target = Callable[[Message[object]], Awaitable[object]]
 ErrorHandler = Callable[[ErrorMessage], Awaitable[bool]]
@@ -103,7 +103,7 @@ class MessageReceiver:
     def _tell(self, message: Message[bytes], settlement: Settlement) -> None:
         """Tell people and observers what becomes of a message."""
         if isinstance(settlement, RejectMessage):
-            log.warning(
+            logger.warning(
                 "Binding %r rejects message %s: %s", self._binding, message.headers.id, settlement.reason
             )
         if message_settled.receivers:
@@ -135,7 +135,9 @@ class MessageReceiver:
                 if message_failed.receivers:
                     notify(message_failed, self._owner, binding=self._binding, message=attempt, error=error)
                 if acknowledgment is not None and acknowledgment.settlement is not None:
-                    log.exception("A listener of %r failed after it had settled its message", self._binding)
+                    logger.exception(
+                        "A listener of %r failed after it had settled its message", self._binding
+                    )
                     return self._bounded(acknowledgment.settlement, redeliveries)
                 retryable = self._policy.is_retryable(error)
                 if number == calls[-1] or not retryable:
@@ -147,7 +149,7 @@ class MessageReceiver:
     def _pause_after(self, number: int, error: Exception) -> float:
         """Tell of a failed attempt; return the seconds before the next one."""
         pause = self._policy.back_off.pause(number)
-        log.warning(
+        logger.warning(
             "Binding %r: attempt %d failed, next in %g s: %r", self._binding, number, pause, unwrapped(error)
         )
         return pause
@@ -196,7 +198,7 @@ class MessageReceiver:
 
     def _timed_out(self, message: Message[object]) -> Settlement:
         error = TimeoutError(f"not settled within consume-timeout {self._delivery.consume_timeout}")
-        log.warning("Binding %r: message %s was %s", self._binding, message.headers.id, error)
+        logger.warning("Binding %r: message %s was %s", self._binding, message.headers.id, error)
         if self._delivery.broadcast:
             return ACCEPT
         return Retry(None, error)
@@ -211,7 +213,7 @@ class MessageReceiver:
     def _bounded(self, settlement: Settlement, redeliveries: int, reason: str | None = None) -> Settlement:
         """Return ``settlement`` within what the binding's delivery allows."""
         if self._delivery.broadcast and settlement is not ACCEPT:
-            log.error(
+            logger.error(
                 "Binding %r drops a message: %r; broadcast messages are not kept", self._binding, settlement
             )
             return ACCEPT
@@ -233,9 +235,9 @@ class MessageReceiver:
         except BaseException as failure:
             if ends_more_than_the_call(failure):
                 raise
-            log.exception("The error handling of binding %r failed itself", self._binding)
+            logger.exception("The error handling of binding %r failed itself", self._binding)
         if self._delivery.broadcast:
-            log.error("Binding %r drops message %s: %r", self._binding, message.headers.id, cause)
+            logger.error("Binding %r drops message %s: %r", self._binding, message.headers.id, cause)
             return ACCEPT
         return after_failure(self._delivery, redeliveries, cause, retryable)
 

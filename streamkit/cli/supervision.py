@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_can_be_told", "settings_of_workers", "shared_settings", "supervise"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 WorkerCommand = Callable[[int, Sequence[str]], Sequence[str]]
 
@@ -83,7 +83,7 @@ async def shared_settings(application: "StreamApplication", shared: AsyncExitSta
         if system is not None:
             own = await shared.enter_async_context(system)
             for key, value in own.items():
-                log.info("The workers share %s=%s", key, shown_text(key, value))
+                logger.info("The workers share %s=%s", key, shown_text(key, value))
             found |= {registry.key_for(binder, key): value for key, value in own.items()}
     return found
 

@@ -29,7 +29,7 @@ from streamkit.running.foreground import on_signals
 
 __all__ = ["Plan", "Supervisor"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LONGEST_DEATH: Final = 5.0
 """Seconds the system has to end killed workers: one that waits for a dead disk cannot be waited for."""
@@ -82,7 +82,7 @@ class Supervisor:
         tell_ready()
 
     def _on_signal(self, number: signal.Signals) -> None:
-        log.warning("%s: stopping; once more ends at once", number.name)
+        logger.warning("%s: stopping; once more ends at once", number.name)
         self._stop()
 
     def _stop(self) -> None:
@@ -118,17 +118,17 @@ class Supervisor:
             code = await worker.live()
             if worker.is_renewed and not self._stopping.is_set():
                 if code:
-                    log.warning("Worker %d ended with exit code %d for its restart", worker.number, code)
+                    logger.warning("Worker %d ended with exit code %d for its restart", worker.number, code)
                 continue
             if self._stopping.is_set() or code == 0:
                 self._codes.append(code)
                 return
             if not worker.was_up:
-                log.error("Worker %d could not start (exit code %d): stopping", worker.number, code)
+                logger.error("Worker %d could not start (exit code %d): stopping", worker.number, code)
                 self._codes.append(code)
                 self._stop()
                 return
-            log.error(
+            logger.error(
                 "Worker %d ended with exit code %d: it is started again in %g s",
                 worker.number,
                 code,
@@ -143,7 +143,7 @@ class Supervisor:
             try:
                 await self._renew(lives)
             except Exception:
-                log.exception("SIGHUP: the workers go on as they are, for the settings cannot be read")
+                logger.exception("SIGHUP: the workers go on as they are, for the settings cannot be read")
             tell_ready()
 
     async def _renew(self, lives: "Sequence[asyncio.Task[None]]") -> None:
@@ -151,20 +151,20 @@ class Supervisor:
         try:
             commands = self._plan.commands()
         except StreamkitError as error:
-            log.error("SIGHUP: the workers go on as they are, for the settings are wrong: %s", error)
+            logger.error("SIGHUP: the workers go on as they are, for the settings are wrong: %s", error)
             return
         for worker, life, command in zip(self._workers, lives, commands, strict=True):
             if life.done():
                 continue
-            log.info("SIGHUP: restarting worker %d", worker.number)
+            logger.info("SIGHUP: restarting worker %d", worker.number)
             if not await worker.renew(command):
-                log.error(
+                logger.error(
                     "Worker %d does not start any more: it is tried again, those after it go on as they are. Mend "
                     "what it tells, and send SIGHUP again",
                     worker.number,
                 )
                 return
-        log.info("SIGHUP: every worker was restarted")
+        logger.info("SIGHUP: every worker was restarted")
 
     async def _run_and_reload(self, changes: AsyncIterator[Sequence[str]]) -> None:
         """Run the workers, and again after each change of the files; one that ends waits for a change."""
@@ -176,14 +176,14 @@ class Supervisor:
                 waited: list[asyncio.Future[Any]] = [lives, changed, stopping]
                 await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 if lives.done():
-                    log.warning("No worker is left: waiting for a change of the files")
+                    logger.warning("No worker is left: waiting for a change of the files")
                     await asyncio.wait(waited[1:], return_when=asyncio.FIRST_COMPLETED)
                 for worker in self._workers:
                     worker.end()
                 self._codes = await lives
                 if changed.done():
                     names = ", ".join(sorted({Path(each).name for each in changed.result()}))
-                    log.info("%s changed: starting again", names)
+                    logger.info("%s changed: starting again", names)
                     changed = asyncio.ensure_future(anext(changes))
         finally:
             await _cancelled(stopping, changed)

@@ -17,7 +17,7 @@ from streamkit.cli.worker import LINE, STARTED
 
 __all__ = ["WorkerProcess"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
@@ -90,7 +90,7 @@ class WorkerProcess:
     async def _hear(self, line: socket.socket, renewal: asyncio.Future[bool] | None) -> None:
         if await asyncio.get_running_loop().sock_recv(line, len(STARTED)):
             self.has_started = self.was_up = True
-            log.info("Worker %d has started", self.number)
+            logger.info("Worker %d has started", self.number)
             self._settle(renewal)
 
     def _settle(self, renewal: asyncio.Future[bool] | None) -> None:

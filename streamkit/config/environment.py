@@ -32,7 +32,7 @@ from streamkit.config.tree import RawTree, read_tree
 from streamkit.config.validation import Bound, SettingWarning, validate, without_effect
 from streamkit.errors import ConfigurationError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 IN_CODE: Final = "given in code"
 """The origin of settings that win over all others."""
@@ -170,7 +170,7 @@ class Environment:
         for warning in warnings:
             if str(warning) not in self.warnings:
                 self.warnings[str(warning)] = warning
-                log.warning("%s", warning)
+                logger.warning("%s", warning)
 
     def sets_below(self, prefix: str) -> bool:
         """Whether anything is set below `prefix`."""

@@ -18,7 +18,7 @@ from streamkit.config.support import Accepted, Limit, Rejected, limit_of
 from streamkit.config.tree import RawTree
 from streamkit.errors import ConfigurationError, ConfigurationErrors
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
 

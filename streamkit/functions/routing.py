@@ -40,7 +40,7 @@ __all__ = [
     "FunctionRouter",
 ]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 DEFINITION: Final = "spring.cloud.function.definition"
 """The header that names the function."""
@@ -145,10 +145,10 @@ class FunctionRouter:
             name = await self._route(message)
             stage = None if name is None else self._stages.get(name) or self._composed(name)
         except ConfigurationError as error:
-            log.warning("Message %s is unroutable and dropped: %s", message.headers.id, error)
+            logger.warning("Message %s is unroutable and dropped: %s", message.headers.id, error)
             return
         if stage is None:
-            log.warning(
+            logger.warning(
                 "Message %s is unroutable and dropped: neither a callback, nor a header %s%s, nor a setting says "
                 "where it goes",
                 message.headers.id,
@@ -183,7 +183,7 @@ class FunctionRouter:
             return self._compiled(source)
         if not self._has_warned:
             self._has_warned = True
-            log.warning(
+            logger.warning(
                 "Function %s ignores header %s of message %s, and of all messages from now on: expressions out of "
                 "messages are off. Set %s=true to have them evaluated, if you trust everybody who can send to binding "
                 "%r",

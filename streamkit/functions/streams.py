@@ -25,7 +25,7 @@ from streamkit.messaging.message import Message
 
 __all__ = ["Emit", "MessageStream", "StreamFunction"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Emit = Callable[[int, object], Awaitable[object]]
 """Sends one item to the output of that index."""

@@ -22,7 +22,7 @@ from streamkit.messaging.message import Message
 
 __all__ = ["Call", "Feed", "PolledSupplier", "Send", "StreamSupplier", "Supplier"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LOOK_AGAIN: Final = 0.5
 """Seconds after which a stream looks whether its output is bound again."""
@@ -89,7 +89,7 @@ class Supplier(ABC):
             await asyncio.sleep(self._trigger.pause(began, loop.time()))
             began = loop.time()
             if self._feed.is_ready() and await self._turn():
-                log.info("Supplier %s finished", self._feed.name)
+                logger.info("Supplier %s finished", self._feed.name)
                 return
 
     @abstractmethod

@@ -12,7 +12,7 @@ from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["Aggregator"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Group = Sequence[Message[object]]
 
@@ -128,7 +128,7 @@ class Aggregator:
 
     def _give_up(self, key: object) -> None:
         group = self._groups.pop(key)
-        log.warning("A group of %d message(s) never became complete: %r", len(group.messages), key)
+        logger.warning("A group of %d message(s) never became complete: %r", len(group.messages), key)
         if self._expired is not None:
             task = asyncio.get_running_loop().create_task(self._discard(self._expired, group.messages))
             self._discarding.add(task)
@@ -140,7 +140,7 @@ class Aggregator:
             try:
                 await expired.asend(message)
             except Exception:  # nobody waits for the outcome
-                log.exception("A message of an incomplete group could not be sent to %r", expired.name)
+                logger.exception("A message of an incomplete group could not be sent to %r", expired.name)
 
 
 def _place(message: Message[object]) -> int:

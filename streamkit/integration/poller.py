@@ -14,7 +14,7 @@ from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["Poller"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Poller:
@@ -68,7 +68,7 @@ class Poller:
             except BaseException as error:  # the next poll may succeed
                 if ends_more_than_the_call(error):
                     raise
-                log.exception("Polling %r failed", self._source)
+                logger.exception("Polling %r failed", self._source)
             await asyncio.sleep(self._pause)
 
     async def _poll(self) -> None:

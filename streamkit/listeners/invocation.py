@@ -38,7 +38,7 @@ __all__ = [
     "call_on_thread",
 ]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 # What is true of the message that came, and not of the one that is sent because of it.
 _NOT_COPIED: Final = (
@@ -193,7 +193,7 @@ class ListenerDispatch:
                 matched = True
                 await handler.handle_message(message)
         if not matched:
-            log.warning(
+            logger.warning(
                 "Binding %r drops message %s: no listener's condition matches it",
                 self._binding,
                 message.headers.id,

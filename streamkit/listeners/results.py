@@ -12,7 +12,7 @@ from streamkit.listeners.arguments import Reader, annotations_of, describe
 
 __all__ = ["check_result", "warn_of_lost_result"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _DATA_CLASS_MARKS = ("__dataclass_fields__", "__struct_fields__", "__pydantic_fields__", "__attrs_attrs__")
 
@@ -38,7 +38,7 @@ def warn_of_lost_result(function: Callable[..., object]) -> None:
     """Tell when a listener returns something that is sent nowhere."""
     returned = getattr(function, "__annotations__", {}).get("return")
     if returned not in (None, NoneType, "None", Any, inspect.Parameter.empty):
-        log.warning(
+        logger.warning(
             "Listener %s returns %s, but has no @send_to: it goes nowhere", describe(function), returned
         )
 

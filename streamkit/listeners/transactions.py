@@ -38,7 +38,7 @@ from streamkit.messaging.transaction import TransactionState
 
 __all__ = ["TransactionListener", "prepare_listener"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class TransactionListener(Protocol):
@@ -130,7 +130,7 @@ class _Checker:
         try:
             return _state(self._function, await self._call(message))
         except Exception:
-            log.exception("The checker %s failed and is asked again later", describe(self._function))
+            logger.exception("The checker %s failed and is asked again later", describe(self._function))
             return TransactionState.UNKNOWN
 
 

@@ -9,7 +9,7 @@ from streamkit.loop.code_location import line_of_task
 
 __all__ = ["cancel", "new_loop", "run_on_new_loop"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CANCEL_PATIENCE: Final = 2.0
 _END_PATIENCE: Final = 10.0
@@ -60,7 +60,7 @@ async def cancel(
         return set()
     ended, stubborn = await asyncio.wait(tasks, timeout=patience)
     for task in stubborn:
-        log.error(
+        logger.error(
             "Task %r was cancelled and goes on: it is left behind, at %s", task.get_name(), line_of_task(task)
         )
     return ended
@@ -69,4 +69,4 @@ async def cancel(
 async def _cancel_tasks(patience: float) -> None:
     for task in await cancel(asyncio.all_tasks() - {asyncio.current_task()}, patience):
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("Task %r failed while the loop was ending", task.get_name(), exc_info=error)
+            logger.error("Task %r failed while the loop was ending", task.get_name(), exc_info=error)

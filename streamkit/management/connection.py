@@ -18,7 +18,7 @@ from uvicorn.server import ServerState
 
 __all__ = ["MAX_HEAD", "ConnectionLimits", "ManagementConnection"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_HEAD: Final = 16 * 1024
 """Bytes of a request's first line and headers: h11's own limit. It bounds the number of headers too."""
@@ -166,7 +166,7 @@ class ManagementConnection(H11Protocol):
         """Close the connection that has waited longest; this one, if all others are being answered."""
         connections = (each for each in self.connections if isinstance(each, ManagementConnection))
         slowest = min((each for each in connections if each._is_waiting), key=lambda each: each._turn)
-        log.debug(
+        logger.debug(
             "Closed the connection of %s: there are more than %d", slowest.client, self._limits.connections
         )
         self.connections.discard(slowest)

@@ -8,7 +8,7 @@ from streamkit.management.answers import NoAnswer, answers
 
 __all__ = ["Lags"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Lags:
@@ -26,7 +26,7 @@ class Lags:
                 lags |= answer
             elif binder not in self._silent:
                 self._silent.add(binder)
-                log.warning(
+                logger.warning(
                     "Binder %r does not tell how far its inputs are behind: %s", binder, answer.reason
                 )
         return lags

@@ -18,7 +18,7 @@ from streamkit.management.endpoints import Endpoints, ManagedApplication
 
 __all__ = ["ManagementServer"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _PATIENCE: Final = 1
 """Seconds that requests under way have to be answered when the server stops."""
@@ -80,9 +80,9 @@ class ManagementServer:
         self._server = _Server(config)
         loop = asyncio.get_running_loop()
         self._serving = loop.create_task(self._server.serve([listener]), name="management endpoints")
-        log.info("Management endpoints at %s: %s", self.url, ", ".join(self._endpoints.exposed) or "none")
+        logger.info("Management endpoints at %s: %s", self.url, ", ".join(self._endpoints.exposed) or "none")
         if not ip_address(host.partition("%")[0]).is_loopback:
-            log.warning(
+            logger.warning(
                 "The management endpoints at %s can be reached from other machines, and there is no login: let only "
                 "those you trust reach the port, or set %s.address=127.0.0.1",
                 self.url,

@@ -27,7 +27,7 @@ from streamkit.messaging.cause import kind_and_text
 from streamkit.messaging.handler import Handler, Subscription, drive, name_of
 from streamkit.messaging.message import Message
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Delivery: TypeAlias = Callable[[Message[object]], Coroutine[object, None, bool]]
 RunOnLoop: TypeAlias = Callable[[Coroutine[object, None, bool]], bool]
@@ -98,7 +98,7 @@ class MessageDispatcher(ABC):
         try:
             run(delivery(message))
         except Exception:  # nobody waits for the outcome any more
-            log.exception("Channel %r could not deliver the queued %r", self.channel_name, message)
+            logger.exception("Channel %r could not deliver the queued %r", self.channel_name, message)
 
     def _no_subscriber(self, message: Message[object]) -> NoSubscriberError:
         return NoSubscriberError(
@@ -266,7 +266,7 @@ class BroadcastingDispatcher(MessageDispatcher):
         except Exception as error:
             if not self._ignore_failures:
                 raise handling_error(message, error, self.channel_name) from error
-            log.warning("Handler %r of channel %r failed", subscription, self.channel_name, exc_info=True)
+            logger.warning("Handler %r of channel %r failed", subscription, self.channel_name, exc_info=True)
         return True
 
 

@@ -9,7 +9,7 @@ from streamkit.messaging.handler import is_async
 from streamkit.messaging.message import Message
 from streamkit.messaging.message_channel import MessageChannel
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Hooked: TypeAlias = Message[object] | None
 
@@ -117,7 +117,7 @@ class InterceptorChain:
                 if waiting is not None:
                     await waiting
             except Exception:
-                log.exception("%r.after_send_completion failed on %r", interceptor, channel)
+                logger.exception("%r.after_send_completion failed on %r", interceptor, channel)
 
     def before_receive(self, channel: MessageChannel) -> bool:
         """True when every interceptor lets the channel be received from."""

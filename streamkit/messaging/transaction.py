@@ -25,7 +25,7 @@ from streamkit.messaging.portal import Portal
 
 __all__ = ["BrokerTransaction", "ChannelTransaction", "TransactionRequest", "TransactionState"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class TransactionState(Enum):
@@ -144,7 +144,7 @@ class ChannelTransaction:
         elif state is TransactionState.ROLLBACK:
             await transaction.rollback()
         else:
-            log.info(
+            logger.info(
                 "Transaction %s on channel %r is unknown: its checker will be asked",
                 self.transaction_id,
                 self._channel.name,

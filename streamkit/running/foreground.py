@@ -16,7 +16,7 @@ from streamkit.loop.loops import run_on_new_loop
 
 __all__ = ["on_signals", "run_until_signal"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SAME: Final = 0.1
@@ -49,7 +49,7 @@ async def _main(
     starting = asyncio.ensure_future(_as_coroutine(start))
 
     def on_signal(number: signal.Signals) -> None:
-        log.warning("%s: stopping; once more ends at once", number.name)
+        logger.warning("%s: stopping; once more ends at once", number.name)
         stopping.set()
         starting.cancel()
 

@@ -20,7 +20,7 @@ from streamkit.messaging.message_channel import MessageChannel
 
 __all__ = ["BLOCKED_AFTER", "ForkGuard", "ForkedPortal", "LoopWatch", "after_fork", "refuse_after_fork"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -67,9 +67,9 @@ class LoopWatch:
         late = loop.time() - due
         if late > BLOCKED_AFTER:
             if self._culprit is None:
-                log.warning("The application's loop was blocked for %.1f s. %s", late, _ADVICE)
+                logger.warning("The application's loop was blocked for %.1f s. %s", late, _ADVICE)
             else:
-                log.warning("The application's loop was blocked for %.1f s by %s", late, self._culprit)
+                logger.warning("The application's loop was blocked for %.1f s by %s", late, self._culprit)
             if loop_blocked.receivers:
                 notify(loop_blocked, self._owner, seconds=late)
         self._culprit = None
@@ -90,7 +90,7 @@ class LoopWatch:
             frame = sys._current_frames().get(loop_thread)
             if frame is not None and self._beaten == beaten:
                 self._culprit = line_of([each for each, _ in walk_stack(frame)][::-1])
-                log.warning("The application's loop is blocked by %s. %s", self._culprit, _ADVICE)
+                logger.warning("The application's loop is blocked by %s. %s", self._culprit, _ADVICE)
 
 
 class ForkedPortal:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # starlette and uvicorn are needed only where there is a port
 
 __all__ = ["Runtime"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class Runtime:
@@ -121,7 +121,7 @@ class Runtime:
         assembly.wiring.start()
         if self._watch is not None:
             self._watch.start()
-        log.info("Started with bindings %s", dict(self.service.states()))
+        logger.info("Started with bindings %s", dict(self.service.states()))
         if application_started.receivers:
             notify(application_started, self._application)
 

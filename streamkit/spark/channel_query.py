@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChannelQuery"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
 """A session's setting: the directory of the checkpoints of queries that are given none, by their names."""
@@ -122,11 +122,11 @@ class ChannelQuery:
         try:
             await asyncio.wait_for(asyncio.to_thread(run.end), timeout)
         except TimeoutError:
-            log.error("The query of binding %r did not stop within %g s", self.output, timeout)
+            logger.error("The query of binding %r did not stop within %g s", self.output, timeout)
         except (
             Exception
         ) as failure:  # Spark's, which may be gone itself: the binding is to be unbound all the same
-            log.error("The query of binding %r could not be stopped: %s", self.output, failure)
+            logger.error("The query of binding %r could not be stopped: %s", self.output, failure)
         if error is None and query_stopped.receivers:
             notify(query_stopped, self._app, binding=self.output)
 
@@ -207,7 +207,7 @@ class ChannelQuery:
         if self.settings.checkpoint is None and "checkpointlocation" not in given:
             if session.conf.get(_CHECKPOINTS, None):
                 return f"{quote(self._app.name, safe='')}-{quote(self.output, safe='')}"
-            log.warning(
+            logger.warning(
                 "The query of binding %r has no checkpoint: started again, after a failure too, it begins anew, and "
                 "what came meanwhile is passed over or sent again; give it one, or set %s",
                 self.output,
@@ -314,7 +314,7 @@ class ChannelQuery:
         self._error = error
         after = self.settings.restart_after
         what = "is not started again" if after is None else f"is started again in {after.total_seconds():g} s"
-        log.error("The query of binding %r failed and %s: %s", self.output, what, error)
+        logger.error("The query of binding %r failed and %s: %s", self.output, what, error)
         if query_failed.receivers:
             notify(query_failed, self._app, binding=self.output, error=error)
         if after is not None:
@@ -331,7 +331,7 @@ class ChannelQuery:
                 if self._stops != stops:
                     return
                 self._error = str(error)
-                log.exception("The query of binding %r could not be started again", self.output)
+                logger.exception("The query of binding %r could not be started again", self.output)
             else:
                 self._restart = None
                 return

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.listener import (
 
 __all__ = ["QueryListener"]
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class QueryListener(StreamingQueryListener):
@@ -53,4 +53,4 @@ class QueryListener(StreamingQueryListener):
         try:
             call()
         except Exception:  # Spark would log it where nobody looks
-            log.exception("What Spark told of query %r was not understood", self._name)
+            logger.exception("What Spark told of query %r was not understood", self._name)

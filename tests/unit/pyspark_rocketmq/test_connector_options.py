@@ -79,11 +79,14 @@ def test_where_to_begin(more: dict[str, str], position: Position) -> None:
         (READ | {"rocketmq.topic": "t"}, "option 'topic' is given twice: as 'topic' and as 'rocketmq.topic'"),
         (READ | {"maxTriggerDelay": "soon"}, "write a duration such as 30s"),
         (READ | {"consumerGroup": " "}, "option 'consumerGroup' is empty"),
-        (READ | {"commitOffsets": "true"}, "commitOffsets=true needs option 'consumerGroup'"),
-        (READ | {"startingOffsets": "committed"}, "startingOffsets=committed needs option 'consumerGroup'"),
+        (READ | {"commitOffsets": "true"}, "'consumerGroup' is required with commitOffsets=true"),
+        (
+            READ | {"startingOffsets": "committed"},
+            "'consumerGroup' is required with startingOffsets=committed",
+        ),
         (
             READ | {"startingOffsets": "committed", "groupIdPrefix": "p"},
-            "startingOffsets=committed needs option 'consumerGroup'",
+            "'consumerGroup' is required with startingOffsets=committed",
         ),
         (
             READ | {"consumerGroup": "g", "groupIdPrefix": "p"},

@@ -139,7 +139,7 @@ def test_an_illegal_offset_is_corrected(virtual: VirtualTime, caplog: pytest.Log
         assert script.commits[0] == 40
 
     play(virtual, scene, pulled(ResponseCode.PULL_OFFSET_MOVED, 40), committed=7777)
-    assert "the broker has no offset 7777" in caplog.text
+    assert "offset 7777 is out of range" in caplog.text
 
 
 def test_the_offset_that_is_illegal_is_told(virtual: VirtualTime, caplog: pytest.LogCaptureFixture) -> None:
@@ -151,7 +151,7 @@ def test_the_offset_that_is_illegal_is_told(virtual: VirtualTime, caplog: pytest
 
     nothing = pulled(ResponseCode.PULL_RETRY_IMMEDIATELY, 500), pulled(ResponseCode.PULL_OFFSET_MOVED, 40)
     play(virtual, scene, *nothing, committed=7)
-    assert "the broker has no offset 500" in caplog.text
+    assert "offset 500 is out of range" in caplog.text
 
 
 def test_a_failed_pull_is_tried_again_after_3_seconds(
