@@ -45,6 +45,9 @@ T = TypeVar("T")
 _HELD_LONGER = 5.0
 """Seconds by which a broker may answer a held pull later than it was asked to: Apache's looks at them so often."""
 
+_NOT_HONOURED = ("retry_another_broker_when_not_store_ok", "send_latency_fault_enable", "vip_channel_enabled")
+"""Settings of producers that this client refuses rather than ignores."""
+
 
 class BlockingClient:
     """Reads and writes topics without an event loop.
@@ -54,8 +57,9 @@ class BlockingClient:
         settings: Name servers, timeouts, and how messages are sent; without a namespace.
 
     Raises:
-        ValueError: The settings have a namespace. This client says names as brokers know them, which stand in the
-            records it hands out: `rocket_client.Namespace.wrap` makes them.
+        ValueError: The settings have a namespace, for this client says names as brokers know them, which stand in the
+            records it hands out: `rocket_client.Namespace.wrap` makes them. Or they turn on what this client does not
+            do: `retry_another_broker_when_not_store_ok`, `send_latency_fault_enable`, `vip_channel_enabled`.
     """
 
     def __init__(self, group: str, settings: ProducerSettings) -> None:
@@ -64,6 +68,11 @@ class BlockingClient:
                 f"the blocking client is in no namespace: leave out {settings.namespace!r} (namespace='' if an address "
                 f"names it), and say names as brokers know them, such as {Namespace(settings.namespace).wrap(group)!r}"
             )
+        for name in _NOT_HONOURED:
+            if getattr(settings, name):
+                raise ValueError(
+                    f"{name}=True has no effect in the blocking client: leave it out, or use Producer"
+                )
         self.group = group
         self._settings = settings
         self._timeout = settings.request_timeout.total_seconds()
