@@ -86,6 +86,8 @@ class Binding(ABC):
         channel: The application's end.
         binder: The binder behind it.
         is_expected: Whether it is to be bound as soon as its system is there.
+        answer: While the start of its binder is awaited beside that of the application: done when the binding is bound,
+            or its system known to be away.
         failure: Why it was given up, if it was.
     """
 
@@ -103,6 +105,7 @@ class Binding(ABC):
         self.channel = channel
         self.is_expected = False
         self.failure: Exception | None = None
+        self.answer: asyncio.Future[None] | None = None
         self._owner = owner
         self._starting = asyncio.Lock()
         # How often it was stopped: a start that was overtaken by a stop gives up.
@@ -263,14 +266,20 @@ class OutputBinding(Binding):
         producer, self._producer = self._producer, None
         if producer is None:
             return
-        if self._subscriber is not None:
-            self.channel.unsubscribe(self._subscriber)
+        subscriber, self._subscriber = self._subscriber, None
+        if subscriber is not None:
+            self.channel.unsubscribe(subscriber)
         try:
             await producer.stop()
         finally:
             self._removed()
 
     async def _refuse(self, message: Message[object]) -> None:
+        if self.answer is not None:
+            await asyncio.wait([self.answer])
+            if self._subscriber is not None:
+                await self._subscriber.handle_message(message)
+                return
         name = self.binder.binder.name
         if self.failure is not None:
             raise BinderError(

@@ -2,7 +2,8 @@
 
 ::
 
-    start    1. every binder is asked whether it can do what the settings ask
+    start    1. all binders are asked at once whether they can do what the settings ask; one that takes long is not
+                waited for, and bound when it answers
              2. outputs are bound, then inputs: what a listener sends has somewhere to go
              3. bindings whose system is away are tried again every binding-retry-interval
     stop     inputs, then outputs, then binders
@@ -28,6 +29,12 @@ __all__ = ["BindingService"]
 logger = logging.getLogger(__name__)
 
 MakeChannel = Callable[[str], SubscribableChannel]
+
+LATE_SECONDS = 1.0
+"""How long a start waits for other binders when one has answered; their bindings are bound when they answer."""
+
+_Answers = dict[Binding, BinderUnavailable | ConfigurationError | None]
+"""What became of asking the binder of each binding: None if it can be bound."""
 
 
 class BindingService:
@@ -107,11 +114,13 @@ class BindingService:
 
     async def _bind(self, bindings: Iterable[OutputBinding | InputBinding]) -> None:
         starting = [binding for binding in bindings if self._starts(binding)]
-        away = await self._check(starting)
+        answers, late = await self._ask(starting)
         for expected in starting:
             expected.expect()
+        for asked, of_binder in late.items():
+            self._bind_later(asked, of_binder)
         for binding in starting:
-            if binding in away or not await self._try(binding):
+            if binding in answers and (answers[binding] is not None or not await self._try(binding)):
                 self._retry_later(binding)
 
     def _starts(self, binding: Binding) -> bool:
@@ -120,28 +129,43 @@ class BindingService:
             return properties.consumer.auto_startup and binding.starts
         return properties.producer.auto_startup
 
-    async def _check(self, bindings: Iterable[OutputBinding | InputBinding]) -> list[Binding]:
-        """Ask every binder what it can do; return the bindings whose system is away."""
-        errors: list[ConfigurationError] = []
-        away: dict[Binding, BinderUnavailable] = {}
-        unreachable: dict[str, BinderUnavailable] = {}
+    async def _ask(
+        self, bindings: Sequence[OutputBinding | InputBinding]
+    ) -> "tuple[_Answers, dict[asyncio.Task[_Answers], list[OutputBinding | InputBinding]]]":
+        """Ask every binder what it can do, all at once.
+
+        A binder that takes long holds up only its own bindings: it is not waited for longer than `LATE_SECONDS`
+        when another one has answered, unless a system that is away is to fail the start.
+
+        Returns:
+            What became of the bindings of those that answered, and the answers under way with the others' bindings.
+        """
+        of_binder: dict[str, list[OutputBinding | InputBinding]] = {}
         for binding in bindings:
-            binder = binding.binder.binder.name
-            try:
-                if binder in unreachable:
-                    raise unreachable[binder]
-                await binding.binder.get()
-            except ConfigurationErrors as found:
-                errors.extend(found.errors)
-            except ConfigurationError as error:
-                errors.append(error)
-            except BinderUnavailable as error:
-                away[binding] = unreachable[binder] = error
-        if errors:
-            raise ConfigurationErrors(errors) if len(errors) > 1 else errors[0]
-        for missed, reason in away.items():
-            self._failed(missed, reason)
-        return list(away)
+            of_binder.setdefault(binding.binder.binder.name, []).append(binding)
+        tasks = {
+            asyncio.create_task(_asked(asked), name=f"ask binder {name}"): asked
+            for name, asked in of_binder.items()
+        }
+        try:
+            if tasks:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                is_patient = self._settings.binding_retry_interval.total_seconds() <= 0
+                await asyncio.wait(tasks, timeout=None if is_patient else LATE_SECONDS)
+            answers: _Answers = {}
+            for task in tasks:
+                if task.done():
+                    answers |= task.result()
+            _raise_errors([answers[binding] for binding in bindings if binding in answers])
+            for binding in bindings:
+                if isinstance(error := answers.get(binding), BinderUnavailable):
+                    self._failed(binding, error)
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
+        return answers, {task: asked for task, asked in tasks.items() if not task.done()}
 
     async def _try(self, binding: Binding) -> bool:
         """Bind; False when the system is away."""
@@ -152,6 +176,67 @@ class BindingService:
             return False
         return True
 
+    def _bind_later(self, asked: "asyncio.Task[_Answers]", bindings: Sequence[Binding]) -> None:
+        binder = bindings[0].binder.binder.name
+        names = ", ".join(repr(binding.name) for binding in bindings)
+        logger.warning(
+            "Binder %r has not answered within %g s: %s will be bound when it does",
+            binder,
+            LATE_SECONDS,
+            names,
+        )
+        for binding in bindings:
+            binding.answer = asyncio.get_running_loop().create_future()
+        self._keep(asyncio.create_task(self._bind_answered(asked, bindings), name=f"await binder {binder}"))
+
+    async def _bind_answered(self, asked: "asyncio.Task[_Answers]", bindings: Sequence[Binding]) -> None:
+        """Bind the bindings of a binder when it has answered."""
+        try:
+            answers = await asked
+            for binding in bindings:
+                error = answers.get(binding)
+                if isinstance(error, ConfigurationError):
+                    self._give_up(binding, error)
+                elif isinstance(error, BinderUnavailable):
+                    self._failed(binding, error)
+                    self._retry_later(binding)
+                elif binding.is_expected:
+                    await self._try_late(binding)
+                self._answered(binding)
+        except Exception as error:
+            for binding in bindings:
+                if binding.is_expected:
+                    self._give_up(binding, error)
+        finally:
+            for binding in bindings:
+                self._answered(binding)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
+    async def _try_late(self, binding: Binding) -> None:
+        try:
+            if not await self._try(binding):
+                self._retry_later(binding)
+        except Exception as error:
+            self._give_up(binding, error)
+
+    @staticmethod
+    def _answered(binding: Binding) -> None:
+        answer, binding.answer = binding.answer, None
+        if answer is not None and not answer.done():
+            answer.set_result(None)
+
+    def _give_up(self, binding: Binding, error: Exception) -> None:
+        """Say that nobody waits for the binding any more."""
+        binding.give_up(error)
+        logger.error("Binding %r cannot be bound, and is not tried again", binding.name, exc_info=error)
+        if binding_failed.receivers:
+            notify(binding_failed, self._owner, binding=binding.name, error=error)
+
+    def _keep(self, task: "asyncio.Task[None]") -> None:
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
+
     def _failed(self, binding: Binding, error: BinderUnavailable) -> None:
         interval = self._settings.binding_retry_interval.total_seconds()
         if interval <= 0:
@@ -161,9 +246,7 @@ class BindingService:
             notify(binding_failed, self._owner, binding=binding.name, error=error)
 
     def _retry_later(self, binding: Binding) -> None:
-        task = asyncio.get_running_loop().create_task(self._retry(binding), name=f"bind {binding.name}")
-        self._retries.add(task)
-        task.add_done_callback(self._retries.discard)
+        self._keep(asyncio.create_task(self._retry(binding), name=f"bind {binding.name}"))
 
     async def _retry(self, binding: Binding) -> None:
         interval = self._settings.binding_retry_interval.total_seconds()
@@ -175,11 +258,8 @@ class BindingService:
                 if await self._try(binding):
                     logger.info("Binding %r is %s", binding.name, binding.state.value)
                     return
-        except Exception as error:  # nobody waits for the outcome any more
-            binding.give_up(error)
-            logger.exception("Binding %r cannot be bound, and is not tried again", binding.name)
-            if binding_failed.receivers:
-                notify(binding_failed, self._owner, binding=binding.name, error=error)
+        except Exception as error:
+            self._give_up(binding, error)
 
     async def output(self, name: str, binder: str | None, make_channel: MakeChannel) -> OutputBinding:
         """Return the output binding of that name, bound; one that is new is made.
@@ -279,3 +359,36 @@ class BindingService:
 async def _all(stopping: Iterable[Coroutine[object, None, None]]) -> list[BaseException]:
     results = await asyncio.gather(*stopping, return_exceptions=True)
     return [result for result in results if isinstance(result, BaseException)]
+
+
+async def _asked(bindings: Iterable[Binding]) -> _Answers:
+    """Ask the binder of these bindings, one after the other; a system that is away is asked once."""
+    answers: _Answers = {}
+    away: BinderUnavailable | None = None
+    for binding in bindings:
+        try:
+            if away is None:
+                await binding.binder.get()
+            answers[binding] = away
+        except (ConfigurationError, ConfigurationErrors) as error:
+            answers[binding] = error
+        except BinderUnavailable as error:
+            answers[binding] = away = error
+    return answers
+
+
+def _raise_errors(answers: Iterable[Exception | None]) -> None:
+    """Raise what is wrong with the settings, all of it together.
+
+    Raises:
+        ConfigurationError: One thing is wrong.
+        ConfigurationErrors: Several are.
+    """
+    errors: list[ConfigurationError] = []
+    for answer in answers:
+        if isinstance(answer, ConfigurationErrors):
+            errors.extend(answer.errors)
+        elif isinstance(answer, ConfigurationError):
+            errors.append(answer)
+    if errors:
+        raise ConfigurationErrors(errors) if len(errors) > 1 else errors[0]

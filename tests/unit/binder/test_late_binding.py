@@ -11,7 +11,13 @@ from streamkit.application import StreamApplication
 from streamkit.binder.binder import Binder, BinderContext, BindingState
 from streamkit.binder.delivery import ConsumerModel, ProducerModel
 from streamkit.binder.plugin import hookimpl
-from streamkit.errors import ApplicationError, BinderError, BinderUnavailable, MessagingError
+from streamkit.errors import (
+    ApplicationError,
+    BinderError,
+    BinderUnavailable,
+    ConfigurationError,
+    MessagingError,
+)
 from streamkit.events import binding_failed
 from streamkit.testing.virtual_time import VirtualTime
 
@@ -140,3 +146,117 @@ def test_a_stop_ends_a_start_under_way() -> None:
 
     with VirtualTime() as time:
         time.run(main())
+
+
+class SlowPlugin(FlakyPlugin):
+    """Its binder's start takes 11 seconds, and ends with an error until it is up; with a negative time for good."""
+
+    @hookimpl
+    def streamkit_create_binder(self, type: str, name: str, context: BinderContext) -> Binder:  # noqa: A002
+        """A slow binder."""
+        binder = Slow(name, context)
+        binder.up_at = self._up_at
+        return binder
+
+
+class Slow(Flaky):
+    """One that takes long to answer."""
+
+    async def start(self) -> None:
+        await asyncio.sleep(10.9)
+        if self.up_at < 0:
+            raise ConfigurationError("there is no such cluster")
+        await super().start()
+
+
+def application_beside(slow: float, **settings: str) -> StreamApplication:
+    """An application on a system that is there, and on a slow one that is up from then on."""
+    prefix = "spring.cloud.stream"
+    return StreamApplication(
+        config_location="optional:/none",
+        properties={
+            f"{prefix}.default-binder": "flaky",
+            f"{prefix}.inmemory.binder.stands-in-for": "inmemory",
+            f"{prefix}.output-bindings": "output;far",
+            f"{prefix}.bindings.output.destination": "topic",
+            f"{prefix}.bindings.input.destination": "topic",
+            f"{prefix}.bindings.far.binder": "slow",
+            f"{prefix}.bindings.away.binder": "slow",
+            f"{prefix}.bindings.away.destination": "far",
+        }
+        | {f"{prefix}.{key}": value for key, value in settings.items()},
+        binder_plugins={"flaky": FlakyPlugin(0), "slow": SlowPlugin(slow)},
+    )
+
+
+@pytest.mark.parametrize("up_at", [0, 45])
+def test_a_binder_that_takes_long_holds_up_no_other(up_at: float) -> None:
+    """The others' bindings are bound a second later; whoever sends to its own waits for its answer."""
+    app = application_beside(up_at)
+    received: list[tuple[float, str]] = []
+
+    @app.stream_listener("input")
+    @app.stream_listener("away")
+    async def note(text: str) -> None:
+        received.append((asyncio.get_running_loop().time(), text))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert loop.time() < 2
+        await app.bridge.asend("output", "near")
+        await asyncio.sleep(0.1)
+        assert [text for _, text in received] == ["near"]
+        assert app.binding("far").state is BindingState.STOPPED
+        if up_at:
+            with pytest.raises(MessagingError, match="'far' is not bound yet: binder 'slow' is away"):
+                await app.bridge.asend("far", "early")
+            assert loop.time() == pytest.approx(11, abs=0.1)
+            await asyncio.sleep(60)
+        await app.bridge.asend("far", "far")
+        await asyncio.sleep(1)
+        assert {binding.state for binding in app.bindings.values()} == {BindingState.RUNNING}
+
+    run(app, main)
+    assert [text for _, text in received] == ["near", "far"]
+
+
+def test_what_is_wrong_with_a_late_binder_is_told_when_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+    """The binding is given up, senders and events are told why; the others go on."""
+    app = application_beside(-1)
+    failed: list[str] = []
+
+    def note(sender: object, binding: str, error: Exception) -> None:
+        failed.append(binding)
+
+    async def main() -> None:
+        with pytest.raises(MessagingError, match="'far' cannot be bound: there is no such cluster"):
+            await app.bridge.asend("far", "x")
+        await app.bridge.asend("output", "x")
+
+    with binding_failed.connected_to(note, sender=app):
+        run(app, main)
+    assert failed == ["far"]
+    assert "Binder 'slow' has not answered within 1 s" in caplog.text
+
+
+def test_a_start_that_is_to_fail_waits_for_all_binders() -> None:
+    """binding-retry-interval=0: the error of the slow one ends it."""
+    app = application_beside(45, **{"binding-retry-interval": "0"})
+    with pytest.raises(BinderError, match="nobody there"):
+        run(app, lambda: None)
+    assert not app.is_running
+
+
+def test_a_stop_ends_the_wait_for_a_binder() -> None:
+    """Whoever waits to send is told, and nothing is left behind."""
+    app = application_beside(45)
+
+    async def main() -> None:
+        sending = asyncio.create_task(app.bridge.asend("far", "x"))
+        await asyncio.sleep(1)
+        await app.stop()
+        with pytest.raises(MessagingError):
+            await sending
+        assert asyncio.get_running_loop().time() < 5
+
+    run(app, main)
