@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 MakeChannel = Callable[[str], SubscribableChannel]
 
-LATE_SECONDS = 1.0
+LATE_SECONDS = 3.0
 """How long a start waits for other binders when one has answered; their bindings are bound when they answer."""
 
 _Answers = dict[Binding, BinderUnavailable | ConfigurationError | None]

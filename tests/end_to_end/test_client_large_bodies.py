@@ -51,7 +51,7 @@ def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
         consumer = (stage.orderly if orderly else stage.concurrent)(
             holder, pull_threshold_size_for_queue=1, **BOUNDED
         )
-        with memory_below(24 * MIB):
+        with memory_below(48 * MIB):
             async with consumer:
                 await holder.begun.wait()
                 await asyncio.sleep(5)
@@ -59,7 +59,7 @@ def test_bodies_wait_for_their_turn_compressed(orderly: bool) -> None:
                 sizes = [queue.size for queue in consumer.process_queues]
                 assert 4 * MIB <= sum(sizes) < 9 * MIB
                 assert sum(queue.stored_size for queue in consumer.process_queues) < MIB
-                assert tracemalloc.get_traced_memory()[1] < 24 * MIB
+                assert tracemalloc.get_traced_memory()[1] < 48 * MIB
                 holder.gate.set()
                 await until(lambda: holder.count == 60)
                 assert [queue.size for queue in consumer.process_queues] == [0] * 5
