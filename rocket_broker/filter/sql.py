@@ -134,6 +134,9 @@ def load_steps() -> Generator[None, None, None]:
         thread = Thread(target=_make_parser, name="SQL92 parser", daemon=True)
         thread.start()
         while thread.is_alive():
+            thread.join(
+                _LOADING_STEP
+            )  # not only yield: a loop that spins would leave the thread hardly any time
             yield
 
 
@@ -150,6 +153,9 @@ _recent: OrderedDict[str, SqlExpression | SqlError] = OrderedDict()
 
 
 _parser_is_made = False
+
+_LOADING_STEP = 0.002
+"""Seconds that the loop waits for the thread in one step; as long as a slice of other work."""
 
 
 def _make_parser() -> None:
